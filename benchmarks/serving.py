@@ -29,8 +29,7 @@ from translation_ways import Way
 from ropewalk.bench.clock import in_turn
 from ropewalk.files import write_json
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.decoding.beam_search import translate_ids
-from ropewalk.lab.decoding.translator import Translator, find_model
+from ropewalk.lab.decoding.translator import Translator, find_model, translate_ids
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.machine import cores
 from ropewalk.model import Transformer

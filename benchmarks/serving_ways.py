@@ -20,7 +20,8 @@ from torch import nn
 
 from ropewalk.encodings import AttentionEncoding, build_encoder_decoder
 from ropewalk.lab.data.batches import EncodedSplit, in_order, source_batch
-from ropewalk.lab.decoding.beam_search import best, translate_ids
+from ropewalk.lab.decoding.beam_search import best
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.export.ctranslate2 import transformer_spec
 from ropewalk.lab.tokens import BOS, EOS, PAD
 from ropewalk.model import Attention, Transformer, TransformerShape

@@ -15,7 +15,8 @@ from annotated import LENGTH, AnnotatedTransformer, with_weights_of
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ropewalk.lab.decoding.beam_search import Hypothesis, translate_ids
+from ropewalk.lab.decoding.beam_search import Hypothesis
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.tokens import BOS, EOS, PAD
 from ropewalk.model import Transformer
 

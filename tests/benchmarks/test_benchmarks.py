@@ -22,8 +22,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropewalk.encodings import build_encoder_decoder
-from ropewalk.lab.data.batches import EncodedSplit, source_batch
-from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search
+from ropewalk.lab.data.batches import EncodedSplit
+from ropewalk.lab.decoding.beam_search import Hypothesis
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.tokens import PAD
 from ropewalk.model import Transformer, TransformerShape, initialize
 
@@ -104,7 +105,7 @@ models = st.sampled_from(["rotary", "sinusoidal", "learned(max_positions=9)"])
 @settings(max_examples=15)
 def test_a_search_alone_and_without_a_cache_finds_what_ropewalk_finds(encoding, rows, beam, seed):
     model = build_model(encoding, seed)
-    batched = beam_search(model, *source_batch(rows), beam=beam)
+    batched = translate_ids(model, rows, beam=beam)
     for row, expected in zip(rows, batched, strict=True):
         with torch.inference_mode():
             found = ways.uncached_search(model, row, beam)
@@ -122,7 +123,7 @@ def test_the_annotated_transformer_finds_what_ropewalk_finds(rows, beam, seed):
         model.embedding.weight[:, 0] = 0
         model.embedding.weight[PAD, 0] = -1000
         model.decoder_norm.bias[0] = 10
-    batched = beam_search(model, *source_batch(rows), beam=beam)
+    batched = translate_ids(model, rows, beam=beam)
     same = annotated.with_weights_of(model)
     for row, expected in zip(rows, batched, strict=True):
         with torch.inference_mode():

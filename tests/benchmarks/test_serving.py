@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 
 from exported import random_model, random_sources
 
-from ropewalk.lab.decoding.beam_search import translate_ids
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.tokens import PAD
 
 serving, ways = load_scripts("benchmarks", "serving", "serving_ways")

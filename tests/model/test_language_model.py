@@ -139,9 +139,9 @@ def test_beam_search_without_a_cache_finds_the_same(beam):
     initialize(model, 0)
     model.double().eval()
     source, mask = source_batch([[4, 5, 6], [7], [8, 9, 3, 4]])
-    cached = beam_search(model, source, mask, beam=beam)
+    cached = beam_search(model, source, mask, beam=beam, max_tokens=[18, 14, 20])
     uncached(model.decoder)
-    anew = beam_search(model, source, mask, beam=beam)
+    anew = beam_search(model, source, mask, beam=beam, max_tokens=[18, 14, 20])
     assert [[h.ids for h in each] for each in anew] == [[h.ids for h in each] for each in cached]
     for one, other in zip(anew, cached, strict=True):
         assert [h.log_probability for h in one] == pytest.approx(

@@ -433,7 +433,7 @@ def test_a_search_scores_what_it_finds(kind, beam):
     """Sums of one beam that another follows would show in the sum of log-probabilities."""
     model, source = transformer(kind), words(3, 5)
     mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
-    for row, found in enumerate(beam_search(model, source, mask, beam=beam, max_tokens=5)):
+    for row, found in enumerate(beam_search(model, source, mask, beam=beam, max_tokens=[5] * 3)):
         assert len({h.ids for h in found}) == beam
         for hypothesis in found:
             ids = torch.tensor([BOS, *hypothesis.ids, EOS])

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from ropewalk.encodings import build_encoder_decoder
-from ropewalk.lab.decoding.beam_search import translate_ids
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.export.ctranslate2 import transformer_spec
 from ropewalk.lab.tokens import SPECIAL
 from ropewalk.model import Transformer, TransformerShape, initialize

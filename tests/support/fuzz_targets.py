@@ -22,8 +22,8 @@ from tiny_tasks import config_of, translation_config
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import Corpus, load_corpus
 from ropewalk.lab.data.texts import load_texts
-from ropewalk.lab.decoding.beam_search import translate_ids
 from ropewalk.lab.decoding.greedy import generate
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.models import Model, build_model, load_model, weights_of
 from ropewalk.lab.tensors import write_tensors
 from ropewalk.lab.tokens import Tokens

@@ -109,7 +109,8 @@ def _translated(run: Path, path: Path, text: str, target: str) -> dict[str, Any]
     import torch
 
     from ropewalk.lab.data.batches import pad, source_batch
-    from ropewalk.lab.decoding.beam_search import best, translate_ids
+    from ropewalk.lab.decoding.beam_search import best
+    from ropewalk.lab.decoding.translator import translate_ids
     from ropewalk.lab.tokens import BOS, EOS
 
     held = _translator(path, path.stat().st_mtime_ns)

@@ -43,28 +43,20 @@ def served(tmp_path, monkeypatch, cache):
     folder, asked = tmp_path / "served", []
     folder.mkdir()
 
-    def put(filename, content):
-        (folder / filename).write_bytes(content)
-        return filename, digest(folder / filename)
-
-    hub = {
-        split: put(filename, json.dumps({"en": f"{word} en", "de": f"{word} de"}).encode() + b"\n")
-        for word, (split, (filename, _)) in zip("TVE", multi30k.HUB_FILES.items(), strict=True)
+    contents = {
+        name: json.dumps({"en": f"{word} en", "de": f"{word} de"}).encode() + b"\n"
+        for word, name in zip("TVE", multi30k.HUB_FILES.values(), strict=True)
     }
-    web = {
-        split: {
-            language: put(filename, gzip.compress(f"W {language}\n".encode(), mtime=0))
-            for language, (filename, _) in sides.items()
-        }
-        for split, sides in multi30k.WEB_FILES.items()
-    }
+    for side in ("de", "en"):
+        contents[f"test_2017_flickr.{side}.gz"] = gzip.compress(f"W {side}\n".encode(), mtime=0)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
 
     def answer(url, timeout):
         asked.append(url)
         return io.BytesIO((folder / url.rpartition("/")[2]).read_bytes())
 
-    monkeypatch.setattr(multi30k, "HUB_FILES", hub)
-    monkeypatch.setattr(multi30k, "WEB_FILES", web)
+    monkeypatch.setattr(multi30k, "SHA256", {name: digest(folder / name) for name in contents})
     monkeypatch.setattr(multi30k, "urlopen", answer)
     return folder, asked
 
@@ -159,22 +151,19 @@ def test_multi30k_from_a_folder():
 
 
 @needs_multi30k
-@pytest.mark.parametrize(
-    ("split", "name"), [("train", "train"), ("test_2016_flickr", "test_2016_flickr")]
-)
-def test_the_hub_files_are_those_of_the_folder(split, name):
+@pytest.mark.parametrize("split", ["train", "test_2016_flickr"])
+def test_the_hub_files_are_those_of_the_folder(split):
     """The folder's sentences, in the hub's format, have the pinned digests."""
     sides = [
-        gzip.decompress((MULTI30K / f"{name}.{language}.gz").read_bytes()).decode().split("\n")[:-1]
-        for language in ("en", "de")
+        gzip.decompress((MULTI30K / f"{split}.{side}.gz").read_bytes()).decode().split("\n")[:-1]
+        for side in ("en", "de")
     ]
     lines = [json.dumps({"en": en, "de": de}) + "\n" for en, de in zip(*sides, strict=True)]
-    _, expected = multi30k.HUB_FILES[split]
+    expected = multi30k.SHA256[multi30k.HUB_FILES[split]]
     assert hashlib.sha256("".join(lines).encode()).hexdigest() == expected
 
 
 @needs_multi30k
-@pytest.mark.parametrize("language", ["de", "en"])
-def test_the_fetched_files_are_those_of_the_folder(language):
-    filename, expected = multi30k.WEB_FILES["test_2017_flickr"][language]
-    assert digest(MULTI30K / filename) == expected
+@pytest.mark.parametrize("filename", ["test_2017_flickr.de.gz", "test_2017_flickr.en.gz"])
+def test_the_fetched_files_are_those_of_the_folder(filename):
+    assert digest(MULTI30K / filename) == multi30k.SHA256[filename]

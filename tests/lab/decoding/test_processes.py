@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ropewalk.encodings import build_encoder_decoder
-from ropewalk.lab.decoding.beam_search import translate_ids
 from ropewalk.lab.decoding.processes import on_each_core
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.model import Transformer, TransformerShape, initialize
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
@@ -43,26 +43,25 @@ class Unreadable(Exception):  # noqa: N818
         super().__init__(f"{one} and {two}")
 
 
-def model(vocabulary: int = 600) -> Transformer:
-    shape = TransformerShape(vocabulary, 32, 2, 64, encoder_layers=1, decoder_layers=2)
+def model() -> Transformer:
+    shape = TransformerShape(600, 32, 2, 64, encoder_layers=1, decoder_layers=2)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     made = Transformer(shape, *build_encoder_decoder("rotary", *stacks))
     initialize(made, 0)
     return made.eval()
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_search_gives_the_same_bits_in_one_process_and_in_two(beam):
+def test_a_search_gives_the_same_bits_in_one_process_and_in_two():
     draw = torch.Generator().manual_seed(0)
-    lengths = torch.randint(0, 9, (40,), generator=draw).tolist()
+    lengths = torch.randint(0, 5, (12,), generator=draw).tolist()
     sources = [torch.randint(3, 600, (n,), generator=draw).tolist() for n in lengths]
-    parallel = translate_ids(model(), sources, beam=beam, tokens=50)
+    parallel = translate_ids(model(), sources, beam=3, tokens=50)
     torch.set_num_threads(1)
-    assert translate_ids(model(), sources, beam=beam, tokens=50) == parallel
+    assert translate_ids(model(), sources, beam=3, tokens=50) == parallel
 
 
 @given(st.lists(st.integers(-9, 9), max_size=12))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_results_are_in_order_and_the_first_error_is_raised(numbers):
     def work(number: int) -> tuple[int, int]:
         if number < 0:

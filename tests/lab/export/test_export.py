@@ -18,8 +18,7 @@ from tiny_tasks import config_of, translation_config
 
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.decoding.beam_search import translate_ids
-from ropewalk.lab.decoding.translator import Translator
+from ropewalk.lab.decoding.translator import Translator, translate_ids
 from ropewalk.lab.export import export as module
 from ropewalk.lab.export.export import export
 from ropewalk.lab.running import compare as comparison

@@ -9,22 +9,24 @@ line. Only white space at the ends of a line is removed.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ropewalk.checks import shown
-from ropewalk.lab.data.hub import pairs_of, read_hub, rows_are_large
+from ropewalk.lab.data.hub import pairs_of, read_hub, rows_are_large, validation_split
 from ropewalk.lab.data.multi30k import read_multi30k
 from ropewalk.lab.data.phrases import SIZES, read_phrases
 from ropewalk.lab.data.stream import PairStream, hold_out, is_large
 from ropewalk.lab.data.textfiles import (
     BOTH_SIDES,
+    VALIDATION_NAMES,
     CorpusError,
     Pair,
+    hash_of,
     nearest,
     read_pairs,
     read_sides,
@@ -33,8 +35,7 @@ from ropewalk.lab.data.textfiles import (
 __all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
 
 Splits = dict[str, tuple[Pair, ...]]
-
-VALIDATION_NAMES = ("validation", "valid", "val", "dev")
+Rows = Callable[[list[str]], Iterator[Pair]]  # opens pairs; notes go to its argument
 
 # Share of a corpus without splits that is held out for validation, and again for test.
 HELD_OUT_SHARE = 0.05
@@ -119,23 +120,31 @@ def overlap(corpus: Corpus) -> dict[str, dict[str, int]]:
     return counted.counts()
 
 
-def split_pairs(
-    name: str, pairs: tuple[Pair, ...], path: Path, source: str, target: str, notes: list[str]
+def _without_splits(
+    name: str, rows: Rows, path: Path, source: str, target: str, *, large: bool
 ) -> Corpus:
     """Hold out validation and test from pairs without splits; `path` is named in errors.
 
     A source sentence is in one split only, wherever it is in the file. A held-out split has
     each source sentence once, with the first of its translations.
     """
-    sources = sorted({pair[0] for pair in pairs}, key=_hash)
-    held_out = min(HELD_OUT_MOST, max(1, int(len(sources) * HELD_OUT_SHARE)))
+    notes: list[str] = []
+    if large:
+        ends = hold_out(rows(notes), HELD_OUT_SHARE, HELD_OUT_MOST)
+        held_out = ends["validation"] | ends["test"]
+        stream = PairStream(name, lambda: (pair for pair in rows([]) if pair[0] not in held_out))
+        of_ends = {split: tuple(pairs.items()) for split, pairs in ends.items()}
+        return Corpus(name, source, target, of_ends, tuple(notes), stream)
+    pairs = tuple(rows(notes))
+    sources = sorted({pair[0] for pair in pairs}, key=hash_of)
     if len(sources) < 3:
         raise CorpusError(
             f"{path} has {len(sources)} different sentences: train, validation and test "
             "need at least one each"
         )
+    size = min(HELD_OUT_MOST, max(1, int(len(sources) * HELD_OUT_SHARE)))
     # Opposite ends of the order, so that no sentence moves between them as a corpus grows.
-    test, validation = set(sources[:held_out]), set(sources[-held_out:])
+    test, validation = set(sources[:size]), set(sources[-size:])
     splits: Splits = {
         "train": tuple(p for p in pairs if p[0] not in test and p[0] not in validation),
         "validation": _first_translations(pairs, validation),
@@ -145,22 +154,6 @@ def split_pairs(
     if left_out:
         notes.append(f"{left_out} further translations of held-out source sentences left out")
     return Corpus(name, source, target, splits, tuple(notes))
-
-
-def stream_held_out(
-    name: str, rows: Callable[[list[str]], Iterator[Pair]], source: str, target: str
-) -> Corpus:
-    """Hold out from a stream what `split_pairs` would; `rows` appends notes to its argument."""
-    notes: list[str] = []
-    test, validation = hold_out(rows(notes), HELD_OUT_SHARE, HELD_OUT_MOST)
-    held_out = {*test, *validation}
-    stream = PairStream(name, lambda: (pair for pair in rows([]) if pair[0] not in held_out))
-    splits = {"validation": tuple(validation.items()), "test": tuple(test.items())}
-    return Corpus(name, source, target, splits, tuple(notes), stream)
-
-
-def _hash(sentence: str) -> bytes:
-    return hashlib.sha256(sentence.encode()).digest()
 
 
 def _first_translations(pairs: Sequence[Pair], sources: set[str]) -> tuple[Pair, ...]:
@@ -219,13 +212,12 @@ def load_corpus(
             raise CorpusError(f"data must be two files, SOURCE_FILE,TARGET_FILE, got {data!r}")
         one, other = (Path(side).expanduser() for side in sides)
         return _from_files(one, other, source, target, stream)
-    if path.is_file() and path.name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        notes = []
-        paths = {path.name.removesuffix(".gz").rpartition(".")[2]: path}
-        if stream and is_large(paths):
-            return _streamed(path.name, paths, source, target)
-        pairs = tuple(read_pairs(paths, "corpus", source, target, notes))
-        return split_pairs(path.name, pairs, path, source, target, notes)
+    ending = path.name.removesuffix(".gz").rpartition(".")[2]
+    if path.is_file() and ending in ("csv", "tsv"):
+        table = {ending: path}
+        pairs = partial(read_pairs, table, "corpus", source, target)
+        large = stream and is_large(table)
+        return _without_splits(path.name, pairs, path, source, target, large=large)
     if path.is_file():
         raise CorpusError(f"{data} is one file, but a corpus needs both sides: {WAYS}")
     raise CorpusError(
@@ -257,23 +249,19 @@ def _from_phrases(source: str, target: str, examples: int | None) -> Corpus:
 def _from_hub(data: str, source: str, target: str, stream: bool) -> Corpus:
     """Read a data set of the hub; without a validation split, hold out from its training split."""
     rows = read_hub(data)
-    validation = next((name for name in VALIDATION_NAMES if name in rows), None)
-    if "train" not in rows:
-        raise CorpusError(f"{data} has no train split; it has {', '.join(rows) or 'none'}")
-    notes: list[str] = []
-
-    def train(notes: list[str]) -> Iterator[Pair]:
-        return pairs_of(rows["train"], data, "train", source, target, notes)
-
+    validation = validation_split(rows, data)
     large = stream and rows_are_large(rows["train"])
+
+    def pairs(name: str, notes: list[str]) -> Iterator[Pair]:
+        return pairs_of(rows[name], data, name, source, target, notes)
+
+    train = partial(pairs, "train")
     if validation is None:
-        if large:
-            return stream_held_out(data, train, source, target)
-        return split_pairs(data, tuple(train(notes)), Path(data), source, target, notes)
+        return _without_splits(data, train, Path(data), source, target, large=large)
+    notes: list[str] = []
     splits: Splits = {} if large else {"train": tuple(train(notes))}
     for name in (validation, *(other for other in rows if other not in ("train", validation))):
-        split = "validation" if name == validation else name
-        splits[split] = tuple(pairs_of(rows[name], data, name, source, target, notes))
+        splits["validation" if name == validation else name] = tuple(pairs(name, notes))
     streamed = PairStream(data, lambda: train([])) if large else None
     return Corpus(data, source, target, splits, tuple(notes), streamed)
 
@@ -296,7 +284,8 @@ def _from_folder(folder: Path, source: str, target: str, stream: bool) -> Corpus
         split = "validation" if name in VALIDATION_NAMES else name
         sides = {ending: paths[0] for ending, paths in found[name].items()}
         if stream and name == "train" and is_large(sides):
-            streamed = PairStream.of_split(sides, source, target)
+            files = ", ".join(map(str, sides.values()))
+            streamed = PairStream(files, partial(read_pairs, sides, "train", source, target, []))
             continue
         splits[split] = tuple(read_pairs(sides, split, source, target, notes))
     return Corpus(folder.resolve().name, source, target, splits, tuple(notes), streamed)
@@ -344,22 +333,13 @@ def _from_files(
     The endings of the file names give the languages if they look like language codes.
     """
     source, target = _language(source_path, source), _language(target_path, target)
-    notes: list[str] = []
-    name = f"{source_path.name},{target_path.name}"
     paths = {source: source_path, target: target_path}
-    if stream and len(paths) == 2 and all(map(Path.is_file, paths.values())) and is_large(paths):
-        return _streamed(name, paths, source, target)
-    pairs = tuple(read_sides(source_path, target_path, "corpus", notes))
-    return split_pairs(name, pairs, source_path, source, target, notes)
-
-
-def _streamed(name: str, paths: Mapping[str, Path], source: str, target: str) -> Corpus:
-    """Return a large corpus without splits."""
-
-    def rows(notes: list[str]) -> Iterator[Pair]:
-        return read_pairs(paths, "corpus", source, target, notes)
-
-    return stream_held_out(name, rows, source, target)
+    large = (
+        stream and len(paths) == 2 and all(map(Path.is_file, paths.values())) and is_large(paths)
+    )
+    name = f"{source_path.name},{target_path.name}"
+    pairs = partial(read_sides, source_path, target_path, "corpus")
+    return _without_splits(name, pairs, source_path, source, target, large=large)
 
 
 def _language(path: Path, otherwise: str) -> str:

@@ -28,6 +28,7 @@ from ropewalk.checks import shown
 from ropewalk.lab.data.stream import LARGE_BYTES, LARGE_PAIRS
 from ropewalk.lab.data.textfiles import (
     MOST_CHARACTERS,
+    VALIDATION_NAMES,
     CorpusError,
     Pair,
     check_characters,
@@ -100,6 +101,13 @@ def read_hub(data: str) -> Mapping[str, Any]:
     return found
 
 
+def validation_split(rows: Mapping[str, Any], data: str) -> str | None:
+    """Return the name of a data set's validation split, if any; there must be one for training."""
+    if "train" not in rows:
+        raise CorpusError(f"{data} has no train split; it has {', '.join(rows) or 'none'}")
+    return next((name for name in VALIDATION_NAMES if name in rows), None)
+
+
 def _newest(name: str) -> str:
     """Return the newest commit of a data set, or the word REVISION if it cannot be read."""
     try:
@@ -141,15 +149,15 @@ def _rows(rows: Any, data: str, split: str, source: str, target: str) -> Iterato
     number, where = 0, Path(f"{data} [{split}]")
     for batch in rows.iter(batch_size=BATCH):
         if "translation" in batch:
-            texts = [
-                [(row or {}).get(side) for row in batch["translation"]] for side in (source, target)
+            columns = [
+                [(row or {}).get(x) for row in batch["translation"]] for x in (source, target)
             ]
         else:
-            size = len(next(iter(batch.values())))
-            texts = [batch.get(side, [None] * size) for side in (source, target)]
-        for one, other in zip(*texts, strict=True):
+            lacking = [None] * len(next(iter(batch.values())))
+            columns = [batch.get(side, lacking) for side in (source, target)]
+        for pair in zip(*columns, strict=True):
             number += 1
-            for side, text in ((source, one), (target, other)):
+            for side, text in zip((source, target), pair, strict=True):
                 if not isinstance(text, str):
                     raise CorpusError(
                         f"{where}, row {number} has no text for {side!r}; its fields are "
@@ -161,7 +169,7 @@ def _rows(rows: Any, data: str, split: str, source: str, target: str) -> Iterato
                         f"limit for one sentence"
                     )
                 check_characters(text, where, number)
-            yield in_one_line(one), in_one_line(other)
+            yield in_one_line(pair[0]), in_one_line(pair[1])
 
 
 def documents_of(rows: Any, data: str, split: str, notes: list[str]) -> Iterator[str]:

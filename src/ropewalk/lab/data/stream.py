@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ropewalk.lab.data.textfiles import CorpusError, Pair, read_pairs
+from ropewalk.lab.data.textfiles import CorpusError, Pair, hash_of
 
 #: Called with the name of a step, what is done of it, and the total, or None if it is not known.
 Progress = Callable[[str, int, int | None], None]
@@ -39,12 +39,6 @@ class PairStream:
     def __init__(self, name: str, rows: Callable[[], Iterator[Pair]]) -> None:
         self.name, self._rows = name, rows
         self.digest, self.pairs, self.sample = "", 0, list[Pair]()
-
-    @classmethod
-    def of_split(cls, paths: Mapping[str, Path], source: str, target: str) -> PairStream:
-        """Return the stream of the training split's files, by ending."""
-        name = ", ".join(str(path) for path in paths.values())
-        return cls(name, lambda: read_pairs(paths, "train", source, target, []))
 
     def scan(self, progress: Progress = silent) -> None:
         """Read every pair once. Raises CorpusError, naming the line, if one is wrong."""
@@ -95,34 +89,29 @@ class _Sample:
             self._step *= 2
 
 
-def hold_out(rows: Iterable[Pair], share: float, most: int) -> tuple[dict[str, str], ...]:
-    """Return the held-out pairs for test and validation, by their source sentences.
+def hold_out(rows: Iterable[Pair], share: float, most: int) -> dict[str, dict[str, str]]:
+    """Return the pairs held out for "validation" and "test", by their source sentences.
 
-    They are the source sentences with the smallest and the largest hashes, each with the first of
+    They are the source sentences with the largest and the smallest hashes, each with the first of
     its translations: `most` of each, or `share` of the pairs if these are fewer. In memory are
     only a few times `most` pairs.
     """
-    ends: tuple[dict[bytes, Pair], ...] = ({}, {})
-    bounds: list[bytes | None] = [None, None]
+    last = 2**256 - 1
+    kept: list[dict[int, Pair]] = [{}, {}]  # by distance from the last hash, and from the first
+    bounds = [last, last]
     count = 0
     for pair in rows:
         count += 1
-        key = hashlib.sha256(pair[0].encode()).digest()
-        for end, held in enumerate(ends):
-            bound = bounds[end]
-            if bound is not None and (key > bound if end == 0 else key < bound):
-                continue
-            held.setdefault(key, pair)
-            if len(held) > 4 * most:
-                kept = sorted(held, reverse=end == 1)[:most]
-                bounds[end] = kept[-1]
-                for each in held.keys() - set(kept):
-                    del held[each]
+        place = int.from_bytes(hash_of(pair[0]))
+        for end, distance in enumerate((last - place, place)):
+            if distance <= bounds[end]:
+                kept[end].setdefault(distance, pair)
+                if len(kept[end]) > 4 * most:
+                    kept[end] = {near: kept[end][near] for near in sorted(kept[end])[:most]}
+                    bounds[end] = max(kept[end])
     size = min(most, max(1, int(count * share)))
-    return tuple(
-        dict(held[key] for key in sorted(held, reverse=end == 1)[:size])
-        for end, held in enumerate(ends)
-    )
+    nearest = (dict(pairs[near] for near in sorted(pairs)[:size]) for pairs in kept)
+    return dict(zip(("validation", "test"), nearest, strict=True))
 
 
 def is_large(paths: Mapping[str, Path]) -> bool:

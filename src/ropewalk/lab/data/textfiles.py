@@ -10,6 +10,7 @@ import codecs
 import csv
 import difflib
 import gzip
+import hashlib
 import json
 import stat
 import zlib
@@ -31,10 +32,16 @@ PIECE_BYTES = 8192  # bytes of a gzipped file per read
 SHOWN = 200  # maximum number of characters of a line in a message
 #: Endings of files that contain both sides.
 BOTH_SIDES = ("jsonl", "csv", "tsv")
+VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
 
 class CorpusError(ValueError):
     """A corpus that cannot be used; the message names the file, the line and the rule."""
+
+
+def hash_of(text: str) -> bytes:
+    """Return the SHA-256 of a text, which decides whether it is held out."""
+    return hashlib.sha256(text.encode()).digest()
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -50,7 +57,10 @@ def read_lines(path: Path) -> Iterator[str]:
                 f"{path}, line {number} is longer than {MOST_CHARACTERS} bytes, the limit for "
                 f"one sentence; write one sentence per line"
             )
-        line = _decode(raw, path, number, offset)
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, number, error, offset) from None
         offset += len(raw)
         line = line.removeprefix("\ufeff") if number == 1 else line
         check_characters(line, path, number)
@@ -77,13 +87,6 @@ def read_text(path: Path) -> str:
         offset += len(raw)
         line += raw.count(b"\n")
     return "".join(parts).removeprefix("\ufeff")
-
-
-def _decode(raw: bytes, path: Path, line: int, offset: int) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, line, error, offset) from None
 
 
 def _not_utf8(path: Path, line: int, error: UnicodeDecodeError, offset: int) -> CorpusError:

@@ -9,15 +9,19 @@ or the field `text` of a row. Line ends become "\n", and white space at its ends
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.lab.data.corpus import VALIDATION_NAMES
-from ropewalk.lab.data.hub import documents_of, read_hub
+from ropewalk.lab.data.hub import documents_of, read_hub, validation_split
 from ropewalk.lab.data.rng import Split
-from ropewalk.lab.data.textfiles import CorpusError, nearest, read_text
+from ropewalk.lab.data.textfiles import (
+    VALIDATION_NAMES,
+    CorpusError,
+    hash_of,
+    nearest,
+    read_text,
+)
 
 __all__ = ["CorpusError", "Texts", "load_texts", "read_texts"]
 
@@ -29,8 +33,8 @@ TALE_WORDS = 1_500
 
 HELD_OUT_SHARE = 0.05  # for validation, and again for test, if texts come without splits
 WHOLE_FROM = 20  # from this number of files on, complete files are held out, not the end of each
-
 ENDINGS = (".txt", ".txt.gz")
+
 WAYS = (
     "use 'tales', a folder that contains train.txt and validation.txt or any .txt files, files as "
     "FILE,FILE, or hf:NAME:CONFIG@REVISION"
@@ -118,65 +122,60 @@ def read_texts(paths: Path | Sequence[Path]) -> Texts:
 def _from_hub(data: str) -> Texts:
     """Read a data set of the hub; without a validation split, hold out from its training split."""
     rows = read_hub(data)
-    names = {name: name for name in rows if name == "train" or name.startswith("test")}
-    validation = next((name for name in VALIDATION_NAMES if name in rows), None)
-    if "train" not in rows:
-        raise CorpusError(f"{data} has no train split; it has {', '.join(rows) or 'none'}")
     notes: list[str] = []
-    if validation is None:
+    if (validation := validation_split(rows, data)) is None:
         documents = documents_of(rows["train"], data, "train", notes)
         named = {f"{data}, document {i}": text for i, text in enumerate(documents, 1)}
         if not named:
             raise CorpusError(f"{data} has no text in its train split")
-        splits = _split(named)
-    else:
-        names = {"train": "train", "validation": validation, **names}
-        splits = {
-            split: tuple(documents_of(rows[name], data, name, notes))
-            for split, name in names.items()
-        }
+        return Texts(data, _split(named), tuple(notes))
+    names = {"train": "train", "validation": validation}
+    names |= {name: name for name in rows if name.startswith("test")}
+    splits = {
+        split: tuple(documents_of(rows[name], data, name, notes)) for split, name in names.items()
+    }
     return Texts(data, splits, tuple(notes))
 
 
 def _from_folder(folder: Path) -> Texts:
-    found: dict[str, Path] = {}
+    parts: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        is_file = path.is_file() and path.name.endswith(ENDINGS)
-        if is_file or _is_split(path):
-            name = path.name.removesuffix(".gz").removesuffix(".txt")
-            if name in found:
-                raise CorpusError(f"{folder} has {name} twice: {found[name].name}, {path.name}")
-            found[name] = path
-    if not found:
+        if (path.name.endswith(ENDINGS) and path.is_file()) or _is_split(path):
+            split = path.name.removesuffix(".gz").removesuffix(".txt")
+            if split in parts:
+                raise CorpusError(f"{folder} has {split} twice: {parts[split].name}, {path.name}")
+            parts[split] = path
+    if not parts:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         raise CorpusError(f"{folder} has no .txt or .txt.gz file; it contains {there}")
-    name = folder.resolve().name
-    validation = [each for each in VALIDATION_NAMES if each in found]
-    if "train" not in found and not validation and any(map(Path.is_file, found.values())):
-        return Texts(name, _split_files([path for path in found.values() if path.is_file()]))
-    if "train" not in found or len(validation) != 1:
+    name, files = folder.resolve().name, [path for path in parts.values() if path.is_file()]
+    validation = [split for split in VALIDATION_NAMES if split in parts]
+    if "train" not in parts and not validation and files:
+        return Texts(name, _split_files(files))
+    if "train" not in parts or len(validation) != 1:
         raise CorpusError(
             f"{folder} must have train and one of {', '.join(VALIDATION_NAMES)} (.txt, .txt.gz or "
-            f"a folder of such files); it has {', '.join(path.name for path in found.values())}"
+            f"a folder of such files); it has {', '.join(path.name for path in parts.values())}"
         )
-    tests = [each for each in found if each.startswith("test")]
-    splits = {"train": "train", "validation": validation[0], **{each: each for each in tests}}
-    left_out = [path.name for each, path in found.items() if each not in splits.values()]
+    own = {"train": "train", "validation": validation[0]}
+    own |= {split: split for split in parts if split.startswith("test")}
+    left_out = [path.name for split, path in parts.items() if split not in own.values()]
     notes = (f"no split by their names, left out: {', '.join(left_out)}",) if left_out else ()
-    return Texts(name, {split: _documents(found[each]) for split, each in splits.items()}, notes)
+    return Texts(name, {split: _documents(parts[place]) for split, place in own.items()}, notes)
 
 
 def _is_split(path: Path) -> bool:
     """Return whether this is a folder of texts that is named like a split."""
     known = path.name == "train" or path.name in VALIDATION_NAMES or path.name.startswith("test")
-    return known and path.is_dir() and any(each.name.endswith(ENDINGS) for each in path.iterdir())
+    return known and path.is_dir() and bool(_texts_in(path))
+
+
+def _texts_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
 
 
 def _documents(path: Path) -> tuple[str, ...]:
-    if not path.is_dir():
-        return (_document(path),)
-    files = sorted(each for each in path.iterdir() if each.name.endswith(ENDINGS))
-    return tuple(_document(each) for each in files)
+    return tuple(map(_document, _texts_in(path) if path.is_dir() else [path]))
 
 
 def _split_files(files: Sequence[Path]) -> Splits:
@@ -189,7 +188,7 @@ def _split(documents: Mapping[str, str]) -> Splits:
         parts = [_cut(name, text) for name, text in documents.items()]
         train, validation, test = zip(*parts, strict=True)
         return {"train": train, "validation": validation, "test": test}
-    ordered = sorted(dict.fromkeys(documents.values()), key=_hash)
+    ordered = sorted(dict.fromkeys(documents.values()), key=hash_of)
     held_out = max(1, int(len(ordered) * HELD_OUT_SHARE))
     if len(ordered) < 3:
         raise CorpusError(
@@ -202,10 +201,6 @@ def _split(documents: Mapping[str, str]) -> Splits:
         "validation": tuple(ordered[-held_out:]),
         "test": tuple(ordered[:held_out]),
     }
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
 
 
 def _document(path: Path) -> str:

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ropewalk.lab.data.batches import EncodedSplit, even_batches, source_batch
 from ropewalk.lab.decoding.greedy import can_cache
-from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import DecoderCache, Transformer
 
@@ -139,22 +137,20 @@ class _Steps:
 
 @torch.inference_mode()
 def beam_search(
-    model: Transformer, source: Tensor, mask: Tensor, *, beam: int, max_tokens: int | None = None
+    model: Transformer, source: Tensor, mask: Tensor, *, beam: int, max_tokens: Sequence[int]
 ) -> list[list[Hypothesis]]:
     """Return `beam` hypotheses for each row of source `(B, S)`, the likeliest first.
 
-    A search ends when `beam` hypotheses have ended, or at `max_tokens` tokens (default: twice
-    the source's plus ten), or where a learned position table ends, if that is earlier.
+    A search ends when `beam` hypotheses have ended, or at the row's number of `max_tokens`.
     Hypotheses that are cut there are returned as they are. `beam=1` is greedy decoding. A row has
     fewer than `beam` hypotheses only if the vocabulary is too small for more. If the encoding's
     method allows no cache, each step decodes all tokens so far again. Raises ValueError if beam or
-    max_tokens is below 1.
+    one of max_tokens is below 1.
     """
-    for name, value in (("beam", beam), ("max_tokens", max_tokens)):
-        if value is not None and value < 1:
+    for name, value in (("beam", beam), ("max_tokens", min(max_tokens, default=1))):
+        if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    limits = [_limit(model, n, max_tokens) for n in mask.sum(1).tolist()]
-    sentences = [_Sentence(limit, []) for limit in limits]
+    sentences = [_Sentence(limit, []) for limit in max_tokens]
     live = list(sentences)
     cache = None
     if can_cache(model.decoder):
@@ -188,33 +184,6 @@ def best(hypotheses: list[Hypothesis], length_penalty: float) -> Hypothesis:
     return max(hypotheses, key=lambda h: h.score(length_penalty))
 
 
-def translate_ids(
-    model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 8192
-) -> list[list[Hypothesis]]:
-    """Translate each source (ids without end mark), in batches of sources of similar length.
-
-    tokens: a batch has at most `tokens / beam` source tokens, with padding.
-
-    The results are in the order of the sources. On CPU, several batches are searched at once, each
-    in its own process with a single thread (`on_each_core`). This does not change the results.
-    """
-    split = EncodedSplit(list(sources), [[] for _ in sources])
-    device = model.embedding.weight.device
-    batches = even_batches(split, tokens=tokens // max(1, beam))
-
-    def search(rows: list[int]) -> list[list[Hypothesis]]:
-        source, mask = source_batch([sources[i] for i in rows])
-        return beam_search(model, source.to(device), mask.to(device), beam=beam)
-
-    found: list[list[Hypothesis]] = [[] for _ in sources]
-    batches.reverse()  # long sentences first, so that no core waits long for the last batch
-    results = on_each_core(search, batches) if device.type == "cpu" else map(search, batches)
-    for rows, hypotheses in zip(batches, results, strict=True):
-        for i, ranked in zip(rows, hypotheses, strict=True):
-            found[i] = ranked
-    return found
-
-
 def _rounded_up(kept: list[int], live: list[_Sentence]) -> list[int]:
     """Keep some of the ended sentences too, so that their number is 8 to 16 times a power of two.
 
@@ -224,13 +193,6 @@ def _rounded_up(kept: list[int], live: list[_Sentence]) -> list[int]:
     spare = -len(kept) % step
     ended = [i for i, sentence in enumerate(live) if sentence.finished]
     return sorted(kept + ended[:spare])
-
-
-def _limit(model: Transformer, source: int, max_tokens: int | None) -> int:
-    """Return the number of tokens at which the search for a source of this length is cut."""
-    limit = 2 * source + 10 if max_tokens is None else max_tokens
-    positions = model.decoder_encoding.max_positions
-    return limit if positions is None else min(limit, positions)
 
 
 def _rows(tokens: Tensor, chosen: Tensor) -> Tensor:
@@ -246,12 +208,7 @@ def _unended(found: Continuations, beam: int) -> Continuations:
     return Continuations(*(x.gather(1, slots) for x in found))
 
 
-def _harvest(
-    live: list[_Sentence],
-    tokens: Tensor,
-    found: Continuations,
-    beam: int,
-) -> None:
+def _harvest(live: list[_Sentence], tokens: Tensor, found: Continuations, beam: int) -> None:
     """Collect hypotheses of beams `(B, beams, length)` that have ended or reached the limit."""
     length = tokens.shape[-1]
     ends = (found.words == EOS).tolist()
@@ -271,12 +228,10 @@ def _harvest(
         chosen = [j for j in places[:beam] if ends[i][j]]
         if at_limit[i]:
             chosen += [j for j in places if not ends[i][j]][:beam]
-        hypotheses = [_hypothesis(row[j], values[j]) for j in chosen]
-        # If a vocabulary has fewer words than there are beams, padding beams have score -inf.
-        sentence.ended += [h for h in hypotheses if h.log_probability != -math.inf]
+        for j in chosen:
+            # If a vocabulary has fewer words than there are beams, padding beams have score -inf.
+            if values[j] != -math.inf:
+                words_of_beam = row[j][:-1] if row[j][-1] == EOS else row[j]
+                sentence.ended.append(Hypothesis(tuple(words_of_beam), values[j]))
         if at_limit[i] or len(sentence.ended) >= beam:
             sentence.finished = True
-
-
-def _hypothesis(ids: list[int], score: float) -> Hypothesis:
-    return Hypothesis(tuple(ids[:-1] if ids[-1] == EOS else ids), score)

@@ -1,4 +1,4 @@
-"""Translation of text with a trained model."""
+"""Translation of text, or of token ids, with a trained model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ropewalk.checks import shown
 from ropewalk.files import shown_path
 from ropewalk.lab.config import DECODING_FIELDS, MOST_BEAM, MOST_LENGTH_PENALTY, Config, first_line
 from ropewalk.lab.config_sources import read_run_config
-from ropewalk.lab.decoding.beam_search import best
-from ropewalk.lab.decoding.beam_search import translate_ids as search
+from ropewalk.lab.data.batches import EncodedSplit, even_batches, source_batch
+from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best
+from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.tokens import Tokens
@@ -25,6 +26,44 @@ from ropewalk.model import Transformer
 # Limits for one line: the time of a search grows with the square of its length.
 MOST_CHARACTERS = 20_000
 MOST_TOKENS = 2_000
+
+
+def most_tokens(model: Transformer, source: int) -> int:
+    """Return the cap on a translation's length, for a source of so many tokens with its end mark.
+
+    It is twice the source's length plus ten, or where a learned position table ends, if that is
+    earlier.
+    """
+    positions = model.decoder_encoding.max_positions
+    return 2 * source + 10 if positions is None else min(2 * source + 10, positions)
+
+
+def translate_ids(
+    model: Transformer, sources: Sequence[list[int]], *, beam: int, tokens: int = 8192
+) -> list[list[Hypothesis]]:
+    """Translate each source (ids without end mark), in batches of sources of similar length.
+
+    tokens: a batch has at most `tokens / beam` source tokens, with padding.
+
+    The results are in the order of the sources. On CPU, several batches are searched at once, each
+    in its own process with a single thread (`on_each_core`). This does not change the results.
+    """
+    split = EncodedSplit(list(sources), [[] for _ in sources])
+    device = model.embedding.weight.device
+    batches = even_batches(split, tokens=tokens // max(1, beam))
+
+    def search(rows: list[int]) -> list[list[Hypothesis]]:
+        source, mask = source_batch([sources[i] for i in rows])
+        limits = [most_tokens(model, len(sources[i]) + 1) for i in rows]
+        return beam_search(model, source.to(device), mask.to(device), beam=beam, max_tokens=limits)
+
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    batches.reverse()  # long sentences first, so that no core waits long for the last batch
+    results = on_each_core(search, batches) if device.type == "cpu" else map(search, batches)
+    for rows, hypotheses in zip(batches, results, strict=True):
+        for i, ranked in zip(rows, hypotheses, strict=True):
+            found[i] = ranked
+    return found
 
 
 class Translator:
@@ -90,7 +129,7 @@ class Translator:
         for i, row in zip(filled, ids, strict=True):
             if len(row) > MOST_TOKENS:
                 raise _too_long(i, len(row), "tokens", MOST_TOKENS)
-        found = search(self.model, ids, beam=self.beam)
+        found = translate_ids(self.model, ids, beam=self.beam)
         out = [""] * len(sentences)
         for i, hypotheses in zip(filled, found, strict=True):
             out[i] = self.tokens.decode(best(hypotheses, self.length_penalty).ids)

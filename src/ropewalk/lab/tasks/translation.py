@@ -29,7 +29,8 @@ from ropewalk.lab.data.batches import (
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
 from ropewalk.lab.data.store import FOLDER, MappedSplit, tokenize, vocabulary_of
 from ropewalk.lab.data.stream import PairStream, Progress
-from ropewalk.lab.decoding.beam_search import Hypothesis, best, translate_ids
+from ropewalk.lab.decoding.beam_search import Hypothesis, best
+from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.loss import autocast, token_loss
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.results import Results
