@@ -5,8 +5,7 @@ facts hundreds of words later. People are called by name, by trade or by a prono
 what the reader has been told, and pass things on, so that the story determines at any time where a
 thing is.
 
-lexicon          names, trades, places, things and other word lists
-sentence_plans   the sentences, with slots
+lexicon          names, trades, places, things and other word lists; the sentences, with slots
 telling          people and things and their current state; fills the slots: names, trades, pronouns
 
 The course of a tale is here: an opening, scenes with actions and questions, an end.
@@ -14,11 +13,10 @@ The course of a tale is here: an opening, scenes with actions and questions, an 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ropewalk.lab.data.rng import SPLITS, Rng, Split, split_of
 from ropewalk.lab.data.tales import lexicon as w
-from ropewalk.lab.data.tales import sentence_plans as plans
 from ropewalk.lab.data.tales.telling import FACTS, Event, Passage, Person, Telling, Thing, World
 
 FIRST = 4  # people in the opening
@@ -55,7 +53,11 @@ class Story:
         self._end()
         return tuple(map(tuple, self.telling.paragraphs))
 
-    def _say(self, options: tuple[str, ...], event: Event, **meant: str) -> None:
+    def _say(self, plan: str, event: Event, **meant: str) -> None:
+        """Tell an event by one of the sentence plans of this name."""
+        self._say_one_of(w.PLANS[plan], event, **meant)
+
+    def _say_one_of(self, plans: Sequence[str], event: Event, **meant: str) -> None:
         """Tell an event; the slots a to d, t and p are its people, thing and place."""
         season = self.world.season
         slots: dict[str, Person | Thing | w.Place | str] = {
@@ -63,66 +65,66 @@ class Story:
             "spot": event.spot,
             "village": self.world.village,
             "season": season.name,
-            "weather": self.rng.pick(season.weathers),
+            "weather": self.rng.pick(season.phrases),
             **meant,
         }
         if event.thing is not None:
             slots["t"] = event.thing
         if event.place is not None:
             slots["p"] = event.place
-        self.telling.say(options, event, slots)
+        self.telling.say(plans, event, slots)
 
     # The parts of a tale
 
     def _open(self) -> None:
         self.telling.paragraph()
-        self._say(plans.OPENING, Event("opening"))
+        self._say("opening", Event("opening"))
         for _ in range(FIRST):
             self.telling.paragraph()
-            self._introduce(plans.PERSON)
+            self._introduce("person")
 
-    def _introduce(self, options: tuple[str, ...]) -> None:
+    def _introduce(self, plan: str) -> None:
         person = self.world.cast[len(self.known)]
         self.known.append(person)
-        self._say(options, Event("person", (person,)))
+        self._say(plan, Event("person", (person,)))
         for fact in (FACTS[0], *self.rng.shuffled(FACTS[1:], 2)):
             self._tell(person, fact)
         for thing in self.world.having(person):
             self.things.append(thing)
-            self._say(plans.OWNER, Event("owner", (person,), thing))
+            self._say("owner", Event("owner", (person,), thing))
 
     def _tell(self, person: Person, fact: str) -> None:
         self.world.told.append((person, fact))
-        self._say(plans.TOLD[fact], Event("told", (person,), fact=fact))
+        self._say(f"told.{fact}", Event("told", (person,), fact=fact))
 
     def _arrive(self) -> None:
         """Begin a scene: people come to a place, perhaps after a newcomer is introduced."""
         due = FIRST + self.telling.length // WORDS_A_PERSON
         if len(self.known) < min(due, len(self.world.cast)):
             self.telling.paragraph()
-            self._introduce(plans.NEWCOMER)
+            self._introduce("newcomer")
         self.telling.paragraph()
         first, *others = self.rng.shuffled(self.known, 2 + self.rng.below(2))
         where = self.world.where
         self.place = self.rng.pick([p for p in self.world.places if p is not where[first]])
         where[first] = self.place
         going = Event("go", (first,), place=self.place)
-        self._say(plans.SCENE, going, time=self.rng.pick(w.TIMES))
+        self._say("scene", going, time=self.rng.pick(w.TIMES))
         for other in others:
             if where[other] is not self.place:
                 where[other] = self.place
-                self._say(plans.COME, Event("go", (other,), place=self.place))
+                self._say("come", Event("go", (other,), place=self.place))
 
     def _end(self) -> None:
         self.telling.paragraph()
-        self._say(plans.ENDING, Event("ending"))
+        self._say("ending", Event("ending"))
         for thing in self.rng.shuffled(self.things):
             holder = self.world.holder[thing]
             if holder is None:
                 place, spot = self.world.lies[thing]
-                self._say(plans.ENDED_LIES, Event("ended", (), thing, place, spot))
+                self._say("ended_lies", Event("ended", (), thing, place, spot))
             else:
-                self._say(plans.ENDED_HELD, Event("ended", (holder,), thing))
+                self._say("ended_held", Event("ended", (holder,), thing))
 
     # Events of a scene; each does nothing if it is not possible
 
@@ -132,9 +134,9 @@ class Story:
 
     def _use(self) -> None:
         person = self._here()[0]
-        facts = [fact for who, fact in self.world.told if who is person]
+        facts = [fact for about, fact in self.world.told if about is person]
         fact = self.rng.pick([*facts, "saying", "trade"])
-        self._say(plans.USED[fact], Event("use", (person,), fact=fact))
+        self._say(f"used.{fact}", Event("use", (person,), fact=fact))
 
     def _reveal(self) -> None:
         person = self._here()[0]
@@ -146,43 +148,43 @@ class Story:
         """Somebody asks about a person, and gets a fact that the tale has told."""
         asker, *others = self._here()
         facts = [*self.world.told, *((person, "trade") for person in self.known)]
-        person, fact = self.rng.pick([each for each in facts if each[0] is not asker])
+        person, fact = self.rng.pick([told for told in facts if told[0] is not asker])
         if not others:
             return
         if person is not others[0]:
-            self._say(plans.ASKED[fact], Event("ask", (asker, others[0], person), fact=fact))
-        elif fact in plans.ASKED_SELF:
-            self._say(plans.ASKED_SELF[fact], Event("ask", (asker, person, person), fact=fact))
+            self._say(f"asked.{fact}", Event("ask", (asker, others[0], person), fact=fact))
+        elif f"asked_self.{fact}" in w.PLANS:
+            self._say(f"asked_self.{fact}", Event("ask", (asker, person, person), fact=fact))
 
     def _give(self) -> None:
         giver, *others = self._here()
         things = self.world.having(giver)
         if others and things:
-            self._change(plans.GIVE, Event("give", (giver, others[0]), self.rng.pick(things)))
+            self._change("give", Event("give", (giver, others[0]), self.rng.pick(things)))
 
     def _put(self) -> None:
         person = self._here()[0]
         things = self.world.having(person)
         if things:
             thing, spot = self.rng.pick(things), self.rng.pick(w.SPOTS)
-            self._change(plans.PUT, Event("put", (person,), thing, self.place, spot))
+            self._change("put", Event("put", (person,), thing, self.place, spot))
 
     def _take(self) -> None:
         lying = [(t, spot) for t, (place, spot) in self.world.lies.items() if place is self.place]
         if lying:
             thing, spot = self.rng.pick(lying)
             person = self._here()[0]
-            self._change(plans.TAKE, Event("take", (person,), thing, self.place, spot))
+            self._change("take", Event("take", (person,), thing, self.place, spot))
 
-    def _change(self, options: tuple[str, ...], event: Event) -> None:
+    def _change(self, plan: str, event: Event) -> None:
         self.world.happen(event, self._here())
-        self._say(options, event)
+        self._say(plan, event)
 
     def _show(self) -> None:
         person = self._here()[0]
         things = self.world.having(person)
         if things:
-            self._say(plans.SHOW, Event("show", (person,), self.rng.pick(things)))
+            self._say("show", Event("show", (person,), self.rng.pick(things)))
 
     def _where(self) -> None:
         """Somebody asks where a thing is; a person who saw it moved answers."""
@@ -199,14 +201,14 @@ class Story:
         thing, other = self.rng.pick(things)
         saw[thing].append(asker)
         holder = self.world.holder[thing]
-        answers = plans.HELD_SELF if holder is other else plans.HELD
         if holder is None:
             place, spot = self.world.lies[thing]
-            answers, event = plans.LIES, Event("where", (asker, other), thing, place, spot)
+            answers, event = "lies", Event("where", (asker, other), thing, place, spot)
         else:
+            answers = "held_self" if holder is other else "held"
             event = Event("where", (asker, other, holder), thing)
-        question, answer = self.rng.pick(plans.WHERE), self.rng.pick(answers)
-        self._say((f"{question} {answer}",), event)
+        question, answer = (self.rng.pick(w.PLANS[kind]) for kind in ("where", answers))
+        self._say_one_of((f"{question} {answer}",), event)
 
     def _how(self) -> None:
         """Somebody asks the holder of a thing how they got it."""
@@ -217,12 +219,12 @@ class Story:
         thing, other = self.rng.pick(things)
         past = self.world.how.get(thing)
         if past is None:
-            self._say(plans.HOW_OWNED, Event("how", (asker, other), thing))
+            self._say("how_owned", Event("how", (asker, other), thing))
         elif past.kind == "take":
             event = Event("how", (asker, other), thing, past.place, past.spot)
-            self._say(plans.HOW_FOUND, event)
+            self._say("how_found", event)
         elif past.people[0] is not asker:
-            self._say(plans.HOW_GIVEN, Event("how", (asker, other, past.people[0]), thing))
+            self._say("how_given", Event("how", (asker, other, past.people[0]), thing))
 
     def _report(self) -> None:
         """Somebody reports a past event with a thing to a person who did not see it."""
@@ -236,23 +238,23 @@ class Story:
             past = self.rng.pick(seen)
             people = (teller, others[0], *past.people)
             event = Event("report", people, past.thing, past.place, past.spot, past.kind)
-            self._say(plans.REPORT[past.kind], event)
+            self._say(f"report.{past.kind}", event)
 
     def _whose(self) -> None:
         asker, *others = self._here()
         things = [thing for thing in self.things if thing.owner not in (asker, *others)]
         if others and things:
             thing = self.rng.pick(things)
-            self._say(plans.WHOSE, Event("whose", (asker, others[0], thing.owner), thing))
+            self._say("whose", Event("whose", (asker, others[0], thing.owner), thing))
 
     def _leave(self) -> None:
         person, *others = self._here()
         if others and (person, "home") in self.world.told:
             self.world.where[person] = person.home
-            self._say(plans.LEAVE, Event("go", (person,), place=person.home))
+            self._say("leave", Event("go", (person,), place=person.home))
 
     def _pause(self) -> None:
-        self._say(plans.PAUSE, Event("pause"))
+        self._say("pause", Event("pause"))
 
 
 __all__ = ["SHORTEST", "derive", "tales"]

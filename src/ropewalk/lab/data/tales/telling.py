@@ -23,13 +23,13 @@ class Person:
 
     name: str
     woman: bool
-    trade: w.Trade
+    trade: w.Kind
     temper: w.Temper
     home: w.Place
     dish: str
     wish: str
     fear: str
-    animal: w.Animal
+    animal: w.Kind
     pet: str
     saying: str
 
@@ -224,19 +224,16 @@ class Telling:
             self._now.append(person)
         if form in FIELDS:
             return str(getattr(person, form))
-        habit = person.temper.habit
+        if form in ("does", "work"):
+            return self.rng.pick((person.animal if form == "does" else person.trade).phrases)
         fields = {
             "trade": person.trade.name,
             "temper": person.temper.name,
             "manner": person.temper.manner,
-            "habit": habit,
+            "habit": person.temper.habit,
             "home": person.home.at,
             "animal": person.animal.name,
         }
-        if form == "does":
-            return self.rng.pick(person.animal.does)
-        if form == "work":
-            return self.rng.pick(person.trade.chores)
         return fields.get(form)
 
     def _certain(self, person: Person) -> bool:
