@@ -1,4 +1,4 @@
-"""Checks of arguments, with messages that name the mistake."""
+"""Checks of arguments, with messages that name the mistake; values as messages show them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,17 @@ def shown(value: object, limit: int = 80) -> str:
     if "\n" in text:
         text = " ".join(text.split())
     return text[: limit - 1] + "…" if long or len(text) > limit else text
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in order, with runs joined: "0-3, 5, 7-9"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def as_python(name: str, value: object) -> str:

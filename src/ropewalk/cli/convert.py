@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ropewalk.checks import ranges
 from ropewalk.cli.messages import errors, one_line, print_rows
 from ropewalk.cli.options import path_of
 
@@ -94,8 +95,6 @@ def print_conversion(conversion: Conversion, *, every: bool) -> None:
 
 def _rows(conversion: Conversion) -> Iterator[tuple[str, str, str]]:
     """Yield one row for all layers in which a tensor of the same name changes in the same way."""
-    from ropewalk.tools.ranges import ranges
-
     layers: dict[tuple[str, int], list[int]] = {}
     for tensor in conversion.tensors:
         layers.setdefault((tensor.what, tensor.rows), []).append(tensor.layer)

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ropewalk.checks import ArgumentNeededError
+from ropewalk.checks import ArgumentNeededError, ranges
 from ropewalk.explorer.questions import number_of, text_of
 from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling, YaRN
@@ -21,11 +21,10 @@ from ropewalk.tools.extend import Extension, RuleResult, extend
 from ropewalk.tools.extend.config_block import TextConfig, text_config
 from ropewalk.tools.extend.engine_fragments import fragments
 from ropewalk.tools.extend.extend import OriginalNote
-from ropewalk.tools.extend.rule_choice import REMARKS
+from ropewalk.tools.extend.recommended_rule import REMARKS
 from ropewalk.tools.inspect.inspect_model import inspect, read_with_repairs
 from ropewalk.tools.inspect.inspect_report import fields_text
 from ropewalk.tools.inspect.rope_facts import rule_fields, to_plain
-from ropewalk.tools.ranges import ranges
 
 MOST_TEXT = 20_000  # characters of a pasted config
 TIMES = (2, 4, 8)  # targets of the exported page, relative to the context of today

@@ -22,7 +22,7 @@ from tiny_models import FAMILIES, any_tiny_model
 import ropewalk as rw
 from ropewalk.rotary.config.text_models import TEXT
 from ropewalk.tools.extend.engine_fragments import ARCHITECTURES, ENGINES
-from ropewalk.tools.extend.rule_choice import FOLLOWED, METHODS
+from ropewalk.tools.extend.recommended_rule import FOLLOWED, METHODS
 
 
 def pasted(config, fragment):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from published import FOLDER, PUBLISHED, changed
 
 import ropewalk as rw
-from ropewalk.tools.extend.rule_choice import METHODS
+from ropewalk.tools.extend.recommended_rule import METHODS
 
 QWEN = {
     "model_type": "qwen3",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.tools.ranges import ranges
+from ropewalk.checks import ranges
 from ropewalk.tools.verify.verify_report import Place, Report, by_layers, fault, right
 
 

@@ -75,7 +75,7 @@ def scales(layer: LayerSpec, text: TextConfig) -> bool:
     """
     if layer.rope is None:
         return False
-    ropes = {each.rope for each in text.model.layers if each.rope is not None}
+    ropes = {other.rope for other in text.model.layers if other.rope is not None}
     conventions = text.conventions
     unscaled = frozenset() if conventions is None else conventions.unscaled_layer_types
     separate = len(ropes) > 1 and layer.layer_type == SLIDING
@@ -110,11 +110,10 @@ def section_keys(text: TextConfig, rule: Scaling, to: int) -> dict[str, Any]:
     path = MULTIMODAL_MODELS[own_type]["text"][0] if own_type in MULTIMODAL_MODELS else ""
     for key in path.split(".") if path else ():
         written = written[key]
-    keys: dict[str, Any] = {"rope_parameters": _with_kept_fields(text, written["rope_parameters"])}
-    if isinstance(rule, DynamicNTK):
-        keys[text.length_key] = rule.original_length
-    else:
-        keys[text.length_key] = to
+    keys: dict[str, Any] = {
+        "rope_parameters": _with_kept_fields(text, written["rope_parameters"]),
+        text.length_key: rule.original_length if isinstance(rule, DynamicNTK) else to,
+    }
     top = getattr(rule, "original_length", None)
     if top is not None and (ORIGINAL_LENGTH in written or ORIGINAL_LENGTH in text.section):
         keys[ORIGINAL_LENGTH] = top
@@ -135,29 +134,20 @@ def _layer(layer: LayerSpec, rule: Scaling, text: TextConfig) -> LayerSpec:
 
 def _with_kept_fields(text: TextConfig, written: dict[str, Any]) -> dict[str, Any]:
     """Add the fields of the config's own rope that no rule has, such as `mrope_interleaved`."""
-    for key in ("rope_parameters", "rope_scaling"):
-        old = text.section.get(key)
-        if isinstance(old, Mapping) and old:
-            break
-    else:
+    old = text.section.get("rope_parameters") or text.section.get("rope_scaling")
+    if not isinstance(old, Mapping):
         return written
-    nested = [name for name, each in written.items() if isinstance(each, Mapping)]
+    nested = [name for name, fields in written.items() if isinstance(fields, Mapping)]
     if not nested:
         return {**written, **_kept(old, written)}
-    unused = {name: each for name, each in old.items() if isinstance(each, Mapping)}
-    found = {**copy.deepcopy(unused), **written}
-    for name in nested:
-        found[name] = {**written[name], **_kept(old.get(name, {}), written[name])}
-    return found
+    unused = {name: fields for name, fields in old.items() if isinstance(fields, Mapping)}
+    own = {name: {**written[name], **_kept(old.get(name, {}), written[name])} for name in nested}
+    return {**copy.deepcopy(unused), **written, **own}
 
 
 def _kept(old: Any, written: Mapping[str, Any]) -> dict[str, Any]:
-    kept = (COMMON_FIELDS | {"llama_4_scaling_beta"}) - {"rope_theta"}
-    return {
-        key: copy.deepcopy(value)
-        for key, value in old.items()
-        if key in kept and key not in written and value is not None
-    }
+    kept = (COMMON_FIELDS | {"llama_4_scaling_beta"}) - {"rope_theta", *written}
+    return {k: copy.deepcopy(value) for k, value in old.items() if k in kept and value is not None}
 
 
 def removed_keys(text: TextConfig) -> tuple[str, ...]:

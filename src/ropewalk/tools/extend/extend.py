@@ -10,7 +10,7 @@ from os import PathLike
 
 import torch
 
-from ropewalk.checks import ArgumentNeededError, check_int, shown
+from ropewalk.checks import ArgumentNeededError, check_int, ranges, shown
 from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
 from ropewalk.rotary.scaling import Scaling
 from ropewalk.rotary.spec import RotarySpec
@@ -23,7 +23,7 @@ from ropewalk.tools.extend.config_block import (
 )
 from ropewalk.tools.extend.engine_fragments import fragments
 from ropewalk.tools.extend.extension import Extension, Numbers, RuleResult
-from ropewalk.tools.extend.rule_choice import (
+from ropewalk.tools.extend.recommended_rule import (
     METHODS,
     OWN_CODE,
     check_method,
@@ -39,7 +39,6 @@ from ropewalk.tools.inspect.rope_facts import (
     wavelengths,
     without_rule,
 )
-from ropewalk.tools.ranges import ranges
 
 QWEN3_STATED, QWEN3_TRAINED = 40_960, 32_768
 
@@ -88,20 +87,22 @@ def extend(
     reading = read_with_repairs(source.config, pairing)
     report = inspect(reading.config, pairing=pairing)
     text = text_config(reading.config, reading.model, report.max_length_key, pairing)
-    kinds = _scaled_kinds(report, text)
+    kinds, kept = _scaled_kinds(report, text)
     length, today = _lengths(kinds, report, original)
     _check_target(to, length, today)
     factor = to / length
     current = kinds[0].rope.spec.scaling if kinds[0].rope else None
-    _check_usable(wanted, why_not(wanted, text.model_type, current) if wanted else None)
-    results = [_without_rule(kinds, length, to)]
-    results += [_result(each, kinds, text, length, to, current) for each in METHODS]
+    if wanted is not None:
+        _check_usable(wanted, why_not(wanted, text.model_type, current))
+    plain = [numbers(kind, without_rule(kind.rope.spec), length, to) for kind in kinds if kind.rope]
+    results = [RuleResult("none", None, tuple(plain))]
+    results += [_result(name, kinds, text, length, to, current) for name in METHODS]
     recommendation = recommend(tuple(results), text.model_type, factor, current, to / today)
     if wanted is not None:
-        results = [each for each in results if each.method in ("none", wanted)]
+        results = [result for result in results if result.method in ("none", wanted)]
         _check_usable(wanted, results[-1].refused)
     chosen = wanted or recommendation.method
-    rule = next((each for each in results if each.method == chosen), None)
+    rule = next((result for result in results if result.method == chosen), None)
     return Extension(
         source=source.name,
         model_type=reading.model.model_type,
@@ -114,23 +115,23 @@ def extend(
         recommendation=recommendation,
         method=chosen,
         fragments=() if rule is None else fragments(text, rule, length, to),
-        notes=tuple(_notes(report, text, current, length, original)),
+        notes=tuple(_notes(report, text, kept, current, length, original)),
     )
 
 
-def _scaled_kinds(report: ModelReport, text: TextConfig) -> list[LayerKind]:
-    found = []
+def _scaled_kinds(report: ModelReport, text: TextConfig) -> tuple[list[LayerKind], list[LayerKind]]:
+    """Return the layers of the text whose rope a longer context changes, and the others."""
+    changed: list[LayerKind] = []
+    kept: list[LayerKind] = []
     for kind in report.kinds:
         if kind.stack == "text" and kind.rope is not None and kind.layers:
-            layer = text.model.layers[kind.layers[0]]
-            if scales(layer, text):
-                found.append(kind)
-    if not found:
+            (changed if scales(text.model.layers[kind.layers[0]], text) else kept).append(kind)
+    if not changed:
         raise ValueError(
             f"config must be of a model whose text has a rope that can be scaled, "
             f"got model_type {shown(report.model_type)}"
         )
-    return found
+    return changed, kept
 
 
 def _lengths(kinds: list[LayerKind], report: ModelReport, original: int | None) -> tuple[int, int]:
@@ -171,17 +172,9 @@ def _check_target(to: int, original: int, today: int) -> None:
         )
 
 
-def _check_usable(method: str | None, refused: str | None) -> None:
+def _check_usable(method: str, refused: str | None) -> None:
     if refused is not None:
         raise ValueError(f"method {method} cannot be used: {refused}")
-
-
-def _without_rule(kinds: list[LayerKind], original: int, to: int) -> RuleResult:
-    """Return the numbers of the ropes without any rule at the target length."""
-    plain = [
-        numbers(kind, without_rule(kind.rope.spec), original, to) for kind in kinds if kind.rope
-    ]
-    return RuleResult("none", None, tuple(plain))
 
 
 def _result(
@@ -193,7 +186,7 @@ def _result(
         return RuleResult(method, None, refused=reason)
     try:
         rule = make_rule(method, to / original, original, current)
-        found = tuple(
+        ruled = tuple(
             numbers(kind, with_rule(kind.rope.spec, rule, text), original, to)
             for kind in kinds
             if kind.rope
@@ -201,12 +194,12 @@ def _result(
     except ValueError as error:
         return RuleResult(method, None, refused=str(error))
     if reason is not None:
-        return RuleResult(method, rule, found, refused=reason)
+        return RuleResult(method, rule, ruled, refused=reason)
     try:
-        return RuleResult(method, rule, found, section_keys(text, rule, to))
+        return RuleResult(method, rule, ruled, section_keys(text, rule, to))
     except ValueError:
         why = f"a config of model type {text.model_type} cannot describe it"
-        return RuleResult(method, rule, found, refused=why)
+        return RuleResult(method, rule, ruled, refused=why)
 
 
 class OriginalNote(str):
@@ -225,8 +218,9 @@ class OriginalNote(str):
 
 
 def _notes(
-    report: ModelReport, text: TextConfig, current: Scaling | None, length: int, given: int | None
-) -> list[str]:
+    report: ModelReport, text: TextConfig, kept: list[LayerKind],
+    current: Scaling | None, length: int, given: int | None,
+) -> list[str]:  # fmt: skip
     notes: list[str] = []
     if current is not None:
         notes.append(
@@ -245,11 +239,6 @@ def _notes(
                 QWEN3_TRAINED,
             )
         )
-    kept = [
-        kind for kind in report.kinds
-        if kind.stack == "text" and kind.rope is not None and kind.layers
-        and not scales(text.model.layers[kind.layers[0]], text)
-    ]  # fmt: skip
     for kind in kept:
         types = ", ".join(kind.layer_types) or "another type"
         notes.append(
@@ -298,12 +287,11 @@ def leaving_pairs(
 
     In training, pair i reached original / plain[i] turns; now it reaches to / ruled[i].
     """
-    found = []
-    for pair, (before, after) in enumerate(zip(plain, ruled, strict=True)):
-        seen, needed = original / before, to / after
-        if seen < 1 and needed > seen * (1 + ROUNDING):
-            found.append(pair)
-    return tuple(found)
+    return tuple(
+        pair
+        for pair, (before, after) in enumerate(zip(plain, ruled, strict=True))
+        if original / before < 1 and to / after > original / before * (1 + ROUNDING)
+    )
 
 
 def distance_grid(original: int, to: int) -> tuple[int, ...]:

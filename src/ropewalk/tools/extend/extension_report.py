@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ropewalk.checks import ranges
 from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.tools.extend.extend import NEAR
 from ropewalk.tools.extend.extension import Extension, Fragment, Numbers, RuleResult
-from ropewalk.tools.extend.rule_choice import REMARKS
+from ropewalk.tools.extend.recommended_rule import REMARKS
 from ropewalk.tools.inspect.inspect_report import fields_text
 from ropewalk.tools.inspect.rope_facts import rule_fields
-from ropewalk.tools.ranges import ranges
 
 Rows = list[tuple[str, ...]]
 

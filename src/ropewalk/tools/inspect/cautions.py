@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ropewalk.checks import ranges
 from ropewalk.rotary.config.config_json import JsonObject, named
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, DEFAULT_THETA, RopeConventions
 from ropewalk.rotary.config.reader import CLASS_DEFAULT, read_layers
@@ -22,7 +23,6 @@ from ropewalk.rotary.config.sections import RawSections
 from ropewalk.rotary.config.unknown_keys import ABOUT_ROPE, HARMLESS_VALUES
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, RopeFacts
-from ropewalk.tools.ranges import ranges
 
 #: Keys that the documentation of a model's class has, but its code ignores.
 DOCUMENTED_ONLY = {

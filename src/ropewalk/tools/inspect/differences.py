@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+from ropewalk.checks import ranges
 from ropewalk.rotary.config.config_json import JsonObject
 from ropewalk.tools.inspect.gguf_report import PERMUTED
 from ropewalk.tools.inspect.inspect_model import inspect
 from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, RopeFacts, drift, length_for
-from ropewalk.tools.ranges import ranges
 
 Source = str | PathLike[str] | JsonObject
 NEAR = (1, 100, 10_000)  # distances at which angles are compared, next to the models' contexts

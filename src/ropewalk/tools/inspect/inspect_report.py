@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ropewalk.checks import ranges
 from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.rotary.config.reader import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, WHOLE_HEAD
 from ropewalk.tools.inspect.cautions import pairing_words
 from ropewalk.tools.inspect.differences import Comparison, LayerDifference
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, ModelReport, RopeFacts, Turns
-from ropewalk.tools.ranges import ranges
 
 Row = tuple[str, str]
 Block = tuple[str, list[Row]]

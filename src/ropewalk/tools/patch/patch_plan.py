@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ropewalk.checks import ranges
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.pairing import Pairing
@@ -35,7 +36,6 @@ from ropewalk.tools.patch.rotation_functions import (
     rotating_class,
     rotating_functions,
 )
-from ropewalk.tools.ranges import ranges
 
 NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 

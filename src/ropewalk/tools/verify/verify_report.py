@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ropewalk.tools.ranges import ranges
+from ropewalk.checks import ranges
 from ropewalk.tools.verify.faults import FAULTS
 
 Verdict = Literal["right", "fault", "remark", "not tested"]

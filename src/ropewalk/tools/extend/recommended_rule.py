@@ -1,6 +1,7 @@
-"""Scaling rules to choose from: their usual parameters, which code follows them, what to try first.
+"""The rule that `extend` recommends to try first, among those that the model's code follows.
 
-The recommendation follows stated rules and published results, and knows nothing about the weights.
+Also the usual parameters of each rule. The recommendation follows stated rules and published
+results, and knows nothing about the weights.
 """
 
 from __future__ import annotations
@@ -66,15 +67,13 @@ OWN_CODE = frozenset({"Yi", "deepseek", "hunyuan"})
 
 def check_method(method: str | None) -> str | None:
     """Return a method, or None for all. Raises ValueError if it is unknown."""
-    if method is None or method == "all":
-        return None
-    if method not in METHODS:
-        known = ("all", *METHODS)
+    known = ("all", *METHODS)
+    if method is not None and method not in known:
         raise ValueError(
             f"method must be one of {', '.join(known)}, got {shown(method)}"
             + did_you_mean(str(method)[:40], known)
         )
-    return method
+    return None if method == "all" else method
 
 
 def why_not(method: str, model_type: str | None, current: Scaling | None) -> str | None:
@@ -136,6 +135,17 @@ BY_METHOD: dict[str, type[Scaling]] = {
 }  # fmt: skip
 # If the code follows several rules, the first of these.
 PREFERRED = ("yarn", "llama3", "ntk", "dynamic", "linear")
+REASONS = {
+    "yarn": "YaRN keeps the pairs that rotate often unchanged, so near distances stay sharp, and "
+    "slows the others by the factor. Its paper reports better perplexity than linear and NTK-aware "
+    "scaling, with and without fine-tuning.",
+    "llama3": "The rule of Llama 3.1 keeps the pairs that rotate often unchanged and slows the "
+    "others by the factor.",
+    "ntk": "A larger theta needs no rule in the model's code, which has neither YaRN nor the rule "
+    "of Llama 3.1; it keeps the fastest pair and slows the slowest by the factor.",
+    "dynamic": "Inputs up to the original length keep their angles exactly.",
+    "linear": "Linear scaling keeps the angles of each pair within those of training.",
+}
 
 STATIC = (
     "The rule is static: it changes short inputs too. Qwen's model cards say that static YaRN may "
@@ -165,8 +175,7 @@ def recommend(
     results: of all methods that were computed. factor: the target divided by the original length.
     current: the rule of the config. growth: the target divided by the current context.
     """
-    usable = {each.method: each for each in results if each.usable}
-    by_method = {each.method: each for each in results}
+    usable = {result.method: result for result in results if result.usable}
     if not usable:
         reason = f"The code of model type {model_type} follows none of these rules."
         way_out = "Use a model that was trained for this length, or change the model's code."
@@ -189,10 +198,10 @@ def recommend(
             f"trained with it, and each rule here would replace it.",
             ("So a longer context needs training, whichever rule you choose.", UNKNOWN),
         )
-    plain = by_method["none"]
+    (plain,) = (result for result in results if result.method == "none")
     own = [name for name, rule in BY_METHOD.items() if isinstance(current, rule)]
-    method = next(each for each in (*own, *PREFERRED, *usable) if each in usable)
-    if plain.numbers and not any(each.leaving for each in plain.numbers):
+    method = next(name for name in (*own, *PREFERRED, *usable) if name in usable)
+    if plain.numbers and not any(numbers.leaving for numbers in plain.numbers):
         return Recommendation(
             None,
             "Without any rule, no pair reaches angles that training never reached: each pair that "
@@ -203,30 +212,14 @@ def recommend(
                 UNKNOWN,
             ),
         )
-    reason = _reason(usable[method], plain, own=method in own)
-    limits = _limits(method, growth if method in own else factor, current)
-    return Recommendation(method, reason, limits)
-
-
-def _reason(result: RuleResult, plain: RuleResult, *, own: bool) -> str:
-    method = result.method
-    moved = f"Without a rule, {_share(plain)} reach angles that training never reached"
-    kept = f"with it, {_share(result)} do"
-    reasons = {
-        "yarn": "YaRN keeps the pairs that rotate often unchanged, so near distances stay sharp, "
-        "and slows the others by the factor. Its paper reports better perplexity than linear and "
-        "NTK-aware scaling, with and without fine-tuning.",
-        "llama3": "The rule of Llama 3.1 keeps the pairs that rotate often unchanged and slows the "
-        "others by the factor.",
-        "ntk": "A larger theta needs no rule in the model's code, which has neither YaRN nor the "
-        "rule of Llama 3.1; it keeps the fastest pair and slows the slowest by the factor.",
-        "dynamic": "Inputs up to the original length keep their angles exactly.",
-        "linear": "Linear scaling keeps the angles of each pair within those of training.",
-    }
-    trained = (
-        "The config has this rule, and the weights were probably trained with it. " if own else ""
+    reason = (
+        f"Without a rule, {_share(plain)} reach angles that training never reached; with it, "
+        f"{_share(usable[method])} do. "
     )
-    return f"{moved}; {kept}. {trained}{reasons[method]}"
+    if method in own:
+        reason += "The config has this rule, and the weights were probably trained with it. "
+    limits = _limits(method, growth if method in own else factor, current)
+    return Recommendation(method, reason + REASONS[method], limits)
 
 
 def _share(result: RuleResult) -> str:
@@ -238,35 +231,33 @@ def _share(result: RuleResult) -> str:
 
 def _limits(method: str, times: float, current: Scaling | None) -> tuple[str, ...]:
     """Return the limits. times: how much longer the context becomes than one that was trained."""
-    found = []
     if times <= PROVEN:
-        found.append(
+        limits = [
             f"Without training: {times:.3g} times the context is within what the YaRN paper "
             f"reports without fine-tuning (more than 2, with a factor that grows with the length)."
-        )
+        ]
     elif times <= DOCUMENTED:
-        found.append(
+        limits = [
             f"Without training: Qwen's model cards document YaRN with the factor 4 for Qwen2.5 and "
             f"Qwen3. For other models, {times:.3g} times the context without training is not "
             f"proven."
-        )
+        ]
     else:
-        found.append(
+        limits = [
             f"Without training or a search on the model, we know no published results for "
             f"{times:.3g} times the context (only 2 to 4; LongRoPE, arXiv 2402.13753, reports 8 "
             f"times without fine-tuning, after a search). {TRAIN}"
-        )
+        ]
     if method == "linear":
-        found.append(
+        limits.append(
             "Linear scaling also blurs near distances. Its paper fine-tunes the model with the "
             "rule on."
         )
     if method != "dynamic":
-        found.append(STATIC)
+        limits.append(STATIC)
     if current is not None and not isinstance(current, BY_METHOD[method]):
-        found.append(
+        limits.append(
             f"The weights were probably trained with the config's rule {type(current).__name__}. "
             f"Another rule then needs training, at any length."
         )
-    found.append(UNKNOWN)
-    return tuple(found)
+    return (*limits, UNKNOWN)
