@@ -286,7 +286,7 @@ def gguf(request: Request) -> Fragment:
     else:
         why = f"the rule is in tensors of the file, not in keys: {CONVERT}"
         return replace(GGUF, warnings=(why,))
-    keys = {f"{name}.context_length": request.to}
+    keys: dict[str, Any] = {f"{name}.context_length": request.to}
     keys |= {f"{name}.rope.scaling.{key}": value for key, value in rule.items()}
     if method == "ntk":
         keys[f"{name}.rope.freq_base"] = request.larger_theta
