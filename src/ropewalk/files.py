@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -255,12 +254,9 @@ def remove_parts(folder: Path) -> None:
     process that is still running, are not removed.
     """
     for part in folder.glob(".*.part"):
-        found = _PART.fullmatch(part.name)
-        if found and found[1] in (None, machine_name()) and not is_alive(int(found[2])):
+        writer = re.fullmatch(r"\..*?\.(?:(\w+)-)?(\d{1,9})\.part", part.name, re.DOTALL)
+        if writer and writer[1] in (None, machine_name()) and not is_alive(int(writer[2])):
             part.unlink(missing_ok=True)
-
-
-_PART = re.compile(r"\..*?\.(?:(\w+)-)?(\d{1,9})\.part", re.DOTALL)
 
 
 def machine_name() -> str:
@@ -343,7 +339,6 @@ def _try_lock(handle: int, *, exclusive: bool) -> bool | None:
 
 
 MOST_OF_A_PART = 30  # characters of the target's name in that of its part
-_FOLDER_PART = re.compile(r"\..*\.(\w+)-(\d{1,9})-\w+\.partial", re.DOTALL)
 _own_parts: set[str] = set()
 
 
@@ -382,7 +377,7 @@ def complete_folder(target: Path) -> Iterator[Path]:
     hidden part, and the next call for this parent folder removes it.
     """
     remove_parts_of_folders(target.parent)
-    own = f"{machine_name()}-{os.getpid()}-{secrets.token_hex(4)}"
+    own = f"{machine_name()}-{os.getpid()}-{os.urandom(4).hex()}"
     part = target.parent / f".{target.name[:MOST_OF_A_PART]}.{own}.partial"
     _own_parts.add(part.name)
     try:
@@ -409,11 +404,11 @@ def complete_folder(target: Path) -> Iterator[Path]:
 def remove_parts_of_folders(parent: Path) -> None:
     """Remove the parts that dead processes of this machine left in a folder."""
     for part in parent.glob(".*.partial"):
-        found = _FOLDER_PART.fullmatch(part.name)
-        if found is None or found[1] != machine_name() or part.name in _own_parts:
+        writer = re.fullmatch(r"\..*\.(\w+)-(\d{1,9})-\w+\.partial", part.name, re.DOTALL)
+        if writer is None or writer[1] != machine_name() or part.name in _own_parts:
             continue
-        own = int(found[2]) == os.getpid()  # an earlier process had the same number
-        dead = own or not is_alive(int(found[2]))
+        own = int(writer[2]) == os.getpid()  # an earlier process had the same number
+        dead = own or not is_alive(int(writer[2]))
         # A process in another container is not seen, but its lock is.
         if dead and part.is_dir() and not part.is_symlink() and not is_locked(part):
             shutil.rmtree(part, ignore_errors=True)

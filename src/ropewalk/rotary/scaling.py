@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast, dataclass_transform
 
 from ropewalk.checks import check_bool, check_factor, check_int, named_fields, shown
 from ropewalk.rotary.frequencies import pi, powers
@@ -32,6 +32,8 @@ __all__ = [
     "Scaling",
     "YaRN",
 ]
+
+T = TypeVar("T")
 
 #: The names that config.json and other code have for the fields of rules.
 ELSEWHERE = {
@@ -86,6 +88,13 @@ class Scaling(ABC):
 
     needs_length: ClassVar[bool] = False
 
+    # Here for all rules: each dataclass would compile its own at import, which takes longer.
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
     def __repr__(self) -> str:
         """Return a call that makes the rule, without arguments that have their default."""
         own = {field.name: field.default for field in fields(cast(Any, self))}
@@ -113,8 +122,13 @@ class Scaling(ABC):
         return () if self.needs_length else (None,)
 
 
-@named_fields(ELSEWHERE)
-@dataclass(frozen=True, repr=False)
+@dataclass_transform(frozen_default=True)
+def _rule(cls: type[T]) -> type[T]:
+    """Make a class a rule: a frozen dataclass, which tells its names for others' fields."""
+    return named_fields(ELSEWHERE)(dataclass(frozen=True, repr=False, eq=False)(cls))
+
+
+@_rule
 class Linear(Scaling):
     """Position interpolation: f_i / s for every pair.
 
@@ -138,8 +152,7 @@ class Linear(Scaling):
         return [f / Decimal(self.factor) for f in rope.frequencies()]
 
 
-@named_fields(ELSEWHERE)
-@dataclass(frozen=True, repr=False)
+@_rule
 class NTKAware(Scaling):
     """A larger base: the slowest pair slows down by s, the fastest not at all.
 
@@ -170,8 +183,7 @@ class NTKAware(Scaling):
         return float(Decimal(theta) * _ntk(Decimal(self.factor), rotary_dim))
 
 
-@named_fields(ELSEWHERE)
-@dataclass(frozen=True, repr=False)
+@_rule
 class DynamicNTK(Scaling):
     """`NTKAware` with an s that grows with the length n.
 
@@ -220,8 +232,7 @@ def _ntk(scale: Decimal, rotary_dim: int) -> Decimal:
     return (scale.ln() * rotary_dim / (rotary_dim - 2)).exp()
 
 
-@named_fields(ELSEWHERE)
-@dataclass(frozen=True, repr=False)
+@_rule
 class YaRN(Scaling):
     """Slow pairs interpolated, fast ones unchanged, others blended; sharper attention.
 
@@ -329,8 +340,7 @@ class YaRN(Scaling):
         return 1.0 if self.factor <= 1 else 0.1 * mscale * math.log(self.factor) + 1.0
 
 
-@named_fields(ELSEWHERE)
-@dataclass(frozen=True, repr=False)
+@_rule
 class LongRoPE(Scaling):
     """A searched divisor for every pair: one list up to the original length, another beyond it.
 
@@ -412,8 +422,7 @@ class LongRoPE(Scaling):
         return length > self.original_length
 
 
-@named_fields(ELSEWHERE)
-@dataclass(frozen=True, repr=False)
+@_rule
 class Llama3(Scaling):
     """Slow pairs divided by s, fast ones unchanged, those between blended smoothly (Llama 3.1).
 
@@ -468,8 +477,7 @@ class Llama3(Scaling):
         return scaled
 
 
-@named_fields(ELSEWHERE)
-@dataclass(frozen=True, repr=False)
+@_rule
 class Proportional(Scaling):
     """p-RoPE: the fastest pairs rotate, optionally slowed by s; the others do not rotate.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ropewalk.checks import shown
@@ -14,7 +13,9 @@ from ropewalk.rotary.config.conventions import (
 )
 from ropewalk.rotary.config.rope_fields import ROPE_KEYS
 
-ABOUT_ROPE = re.compile(r"rope|rotary|alibi|position_embeddings?_type|dynamic_ntk")
+WORDS_ABOUT_ROPE = (
+    "rope", "rotary", "alibi", "position_embedding_type", "position_embeddings_type", "dynamic_ntk",
+)  # fmt: skip
 KEYS_OF_ALL = {
     *ROPE_KEYS,
     *PAIRING_KEYS,
@@ -38,6 +39,11 @@ HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
 }
 
 
+def is_about_rope(key: str) -> bool:
+    """Return whether a key has a word in it that is about ropes."""
+    return any(word in key for word in WORDS_ABOUT_ROPE)
+
+
 def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> None:
     """Raise for a key of the section that is about ropes and not read for this family."""
     known = _known_keys(conventions)
@@ -48,7 +54,7 @@ def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> Non
     for key, value in section.items():
         if (
             not isinstance(key, str)
-            or not ABOUT_ROPE.search(key)
+            or not is_about_rope(key)
             or key in known
             or key.startswith("memory_attention_rope_")
             or any(value == harmless for harmless in HARMLESS_VALUES.get(key, ()))

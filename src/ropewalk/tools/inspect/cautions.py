@@ -20,7 +20,7 @@ from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, DEFAULT_TH
 from ropewalk.rotary.config.reader import CLASS_DEFAULT, read_layers
 from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
 from ropewalk.rotary.config.sections import RawSections
-from ropewalk.rotary.config.unknown_keys import ABOUT_ROPE, HARMLESS_VALUES
+from ropewalk.rotary.config.unknown_keys import HARMLESS_VALUES, is_about_rope
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, RopeFacts
 
@@ -446,7 +446,7 @@ def _paths(section: JsonObject) -> Iterator[Path]:
             continue
         # The same as the model's own length says nothing.
         same = key == ORIGINAL_LENGTH and value == section.get("max_position_embeddings")
-        about = ABOUT_ROPE.search(key) or (key == ORIGINAL_LENGTH and not same)
+        about = is_about_rope(key) or (key == ORIGINAL_LENGTH and not same)
         if not about or key in HARMLESS_VALUES:
             continue
         if key not in ("rope_parameters", "rope_scaling"):
