@@ -20,7 +20,7 @@ from ropewalk.lab.report.formats import (
     is_possible,
 )
 from ropewalk.lab.report.tables import least_shown
-from ropewalk.lab.report.verdicts import with_verdicts
+from ropewalk.lab.report.verdicts import tests_against
 from ropewalk.lab.results import EncodingResults, Results, Verdict, read_results
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN
 
@@ -49,27 +49,31 @@ def exists(folder: str) -> bool:
 
 
 @cache
-def held(folder: str, against: str | None = None) -> Results:
-    """Read a folder's results; with `against`, every encoding is also tested against that one."""
-    results = read_results(RESULTS / folder)
-    if against is not None and against not in (
-        results.encodings[0].name,
-        *results.against,
-    ):
-        results = with_verdicts(results, [against])
-    return results
+def held(folder: str) -> Results:
+    """Read a folder's results."""
+    return read_results(RESULTS / folder)
 
 
-def row_of(folder: str, name: str, against: str | None = None) -> EncodingResults:
+def row_of(folder: str, name: str) -> EncodingResults:
     """Return the row of an encoding."""
-    return held(folder, against).row(name)
+    return held(folder).row(name)
+
+
+@cache
+def tests_of(folder: str, other: str, split: str) -> dict[str, Verdict | None]:
+    """Return the test of each encoding against another, which may not have been its baseline."""
+    results = held(folder)
+    names = [row.name for row in results.encodings]
+    if other == names[0]:
+        return {row.name: row.summary[split].versus_first for row in results.encodings}
+    if other in results.against:
+        return {row.name: row.summary[split].versus[other] for row in results.encodings}
+    return dict(zip(names, tests_against(results, other, split), strict=True))
 
 
 def difference(folder: str, name: str, other: str, split: str) -> Verdict | None:
     """Return the test of an encoding against another, or None if one of them has no score."""
-    summary = row_of(folder, name, other).summary[split]
-    first = held(folder).encodings[0].name
-    return summary.versus_first if other == first else summary.versus[other]
+    return tests_of(folder, other, split)[name]
 
 
 def weighed(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ropewalk.cli import app
 from ropewalk.encodings import REGISTRY, outside
 from ropewalk.files import read_json
-from ropewalk.lab.report.parts import FREE, parts_of
+from ropewalk.lab.report.publish import FREE, parts_of
 from ropewalk.lab.report.readme import TEXTS, pictures_in, readme
 from ropewalk.lab.results import read_results
 

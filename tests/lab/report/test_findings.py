@@ -1,27 +1,32 @@
-"""The sentences of a report about its numbers.
+"""The sentences of a report about its numbers, and about what they do not show.
 
-These fail if it says "better" without a shown difference, ranks models that have not learned, or
-rounds a difference to 0.
+These fail if it says "better" without a shown difference, ranks models that have not learned,
+rounds a difference to 0, or if a reader could take short outputs for wrong ones, or untrained
+parameters for trained.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import Counter
 
 import pytest
 from synthetic_run import results, typed
 
-from ropewalk.lab.report.caveats import legend
-from ropewalk.lab.report.findings import findings, headline
+import ropewalk.lab.report.findings as module
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
+from ropewalk.lab.presets import TRAINED_SIZES
+from ropewalk.lab.report.findings import findings, headline, limits
+from ropewalk.lab.report.tables import legend
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def facts():
-    return results()
+    """Two encodings, the second of which is not shown to differ from the first."""
+    return results(("sinusoidal", "learned"), diverged=False)
 
 
-def test_the_headline_says_no_more_than_the_test():
-    facts = results(("sinusoidal", "learned"), diverged=False)
+def test_the_headline_says_no_more_than_the_test(facts):
     versus = facts["encodings"][1]["summary"]["test"]["versus_first"]
     for verdict, said in (
         ("better", "On `test`, `learned` is better than `sinusoidal` (30.6 against 37.8 BLEU"),
@@ -39,8 +44,7 @@ def test_the_headline_says_no_more_than_the_test():
     )
 
 
-def test_the_legend_explains_only_what_the_tables_show():
-    facts = results(("sinusoidal", "learned"), diverged=False)
+def test_the_legend_explains_only_what_the_tables_show(facts):
     none, threshold = "“No difference shown” means", "± number is a threshold"
     for verdict, limit, wanted in (
         ("better", 1.5, []),
@@ -61,9 +65,8 @@ def test_the_legend_explains_only_what_the_tables_show():
         (100.1, False, "no score would count"),
     ],
 )
-def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(limit, possible, said):
+def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(facts, limit, possible, said):
     """Fails if a page says which difference or gain would have counted where none can."""
-    facts = results(("sinusoidal", "learned"), diverged=False)
     facts["encodings"][1]["summary"]["test"]["versus_first"] |= {
         "verdict": "no difference shown",
         "detectable": limit,
@@ -76,18 +79,15 @@ def test_a_threshold_that_no_score_exceeds_is_not_written_as_one(limit, possible
 
 
 @pytest.mark.parametrize(("low", "beyond"), [(-30.0, False), (-40.0, True)])
-def test_an_interval_below_the_lowest_score_is_named(low, beyond):
+def test_an_interval_below_the_lowest_score_is_named(facts, low, beyond):
     """Fails if only ends above 100 are noticed: 37.8 BLEU cannot fall by 40."""
-    facts = results(("sinusoidal", "learned"), diverged=False)
-    for summary in facts["encodings"][1]["summary"].values():
-        summary["versus_first"] = None
-    tested = results(("sinusoidal", "learned"), diverged=False)["encodings"][1]["summary"]["test"]
-    facts["encodings"][1]["summary"]["test"]["versus_first"] = tested["versus_first"] | {"low": low}
+    tested = facts["encodings"][1]["summary"]["test"]["versus_first"]
+    facts["encodings"][1]["summary"]["long"]["versus_first"] = None
+    facts["encodings"][1]["summary"]["test"]["versus_first"] = tested | {"low": low}
     assert ("may extend beyond possible scores" in legend(typed(facts))) is beyond
 
 
-def test_models_that_have_not_learned_are_not_ranked():
-    facts = results(("sinusoidal", "learned"), diverged=False)
+def test_models_that_have_not_learned_are_not_ranked(facts):
     for row in facts["encodings"]:
         bleu = row["summary"]["test"]["bleu"]
         bleu["mean"], bleu["values"] = bleu["mean"] / 20, [value / 20 for value in bleu["values"]]
@@ -100,8 +100,7 @@ def test_models_that_have_not_learned_are_not_ranked():
     )  # one has, and another seed has no score
 
 
-def test_a_small_difference_is_not_rounded_away():
-    facts = results(("sinusoidal", "learned"), diverged=False)
+def test_a_small_difference_is_not_rounded_away(facts):
     versus = {"difference": 0.04, "low": 0.01, "high": 0.07, "p_holm": 0.01, "verdict": "better"}
     facts["encodings"][1]["summary"]["test"]["versus_first"] |= versus
     facts["encodings"][1]["summary"]["test"]["bleu"]["mean"] = 37.83
@@ -133,9 +132,8 @@ def test_where_it_did_not_win_is_said():
     assert "worse in 1 (BLEU on `test` (9 words))." in said
 
 
-def test_a_verdict_says_after_how_many_steps():
+def test_a_verdict_says_after_how_many_steps(facts):
     """Fails if a score comes without its steps, or the steps of a diverged run are counted."""
-    facts = results(("sinusoidal", "learned"), diverged=False)
     assert "BLEU, means of 2 seeds, 400 steps each; difference" in headline(typed(facts))
     facts["encodings"][1]["cells"][0]["steps"] = 1_200
     assert "means of 2 seeds, 400 to 1,200 steps each; difference" in headline(typed(facts))
@@ -169,3 +167,66 @@ def test_the_correction_counts_the_comparisons_of_each_split():
     facts["encodings"][2]["summary"]["far"]["versus_first"] = None
     counted = "for 2 comparisons on `test`, and for 1 comparison on `far`."
     assert counted in findings(typed(facts))[-1]
+
+
+SHORT = "On `test`, outputs are much shorter than the references"
+
+
+def test_short_outputs_are_named_if_every_model_has_them(facts, monkeypatch):
+    assert SHORT not in " ".join(limits(typed(facts)))
+    penalties = {
+        cell["scores"]["test"]["bleu"]: 0.4 + place / 100
+        for place, cell in enumerate(cell for row in facts["encodings"] for cell in row["cells"])
+    }
+    assert len(penalties) == 4
+    monkeypatch.setattr(
+        module, "brevity_penalty", lambda scores: penalties.get(scores.score("bleu"), 1.0)
+    )
+    assert f"{SHORT}: the brevity penalty multiplies" in " ".join(limits(typed(facts)))
+    assert "by a factor between 0.40 and 0.43." in " ".join(limits(typed(facts)))
+    penalties[next(iter(penalties))] = 0.8
+    assert SHORT not in " ".join(limits(typed(facts)))
+
+
+def test_untrained_buckets_of_t5_are_named():
+    facts = results(("sinusoidal", "t5(buckets=32, distance=128)"), diverged=False)
+    facts["task"] = "causal-lm"
+    for trained, longest, first in ((64, 512, 67), (512, 2048, None), (100, 113, None)):
+        facts["lengths"] = {
+            "unit": "tokens",
+            "trained": trained,
+            "of": {"x1": trained, "x4": longest},
+        }
+        said = " ".join(limits(typed(facts)))
+        if first is None:
+            assert "buckets" not in said
+        else:
+            assert f"buckets for distances from {first} on were not trained" in said
+
+
+def test_a_task_whose_answers_can_be_guessed_says_so(facts):
+    """Fails if scores near those of a constant answer pass for counting."""
+    facts["lengths"] = {"unit": "items", "trained": 20, "of": {"x1": 20}}
+    for task, said in (("copy", False), ("count", True)):
+        facts["task"] = task
+        assert ("a score of 20 % or less does not show" in " ".join(limits(typed(facts)))) is said
+
+
+def test_the_chance_of_a_constant_answer_is_that_of_the_examples():
+    """Fails if `chance` is not the share of the most frequent answer."""
+    for name, task in SEQUENCE_TASKS.items():
+        size = TRAINED_SIZES[name]
+        drawn = draw_examples(name, split="test", lengths=(size, size), count=2000, seed=1)
+        most = Counter(example.answer for example in drawn).most_common(1)[0][1]
+        assert abs(most / 20 - task.chance) < 5  # pages say below 5 % that nothing was learned
+
+
+def test_verdicts_near_the_limit_are_named():
+    """Fails if the margin does not grow with the number of comparisons."""
+    facts = results(("none", "sinusoidal", "learned"), diverged=False)
+    for row in facts["encodings"][1:]:
+        row["summary"]["test"]["versus_first"]["p_holm"] = 0.0550
+        row["summary"]["long"]["versus_first"]["p_holm"] = 0.5
+    assert "between 0.044 and 0.056 may change" in " ".join(limits(typed(facts)))
+    del facts["encodings"][2]
+    assert "may change" not in " ".join(limits(typed(facts)))

@@ -2,7 +2,7 @@
 
 These fail if it loads anything from elsewhere, lets a corpus sentence become markup, leaves out or
 changes a number, has an empty plot, calls the baseline anything else, cuts a sentence within a
-word, or exceeds its size limit.
+word, changes a word by marking it, or exceeds its size limit.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from synthetic_run import (
 
 from ropewalk.figures.drawing import LIGHT
 from ropewalk.figures.interactive import scheme_css
-from ropewalk.lab.report.caveats import interval_note, legend
 from ropewalk.lab.report.formats import format_number, format_p_value
-from ropewalk.lab.report.page import pack_weights, report
+from ropewalk.lab.report.page import mark_differences, pack_weights, report
+from ropewalk.lab.report.tables import interval_note, legend
 from ropewalk.lab.results import AttentionMaps
 
+WORDS = st.lists(st.text("aäB<&>", min_size=1, max_size=4), max_size=8).map(" ".join)
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -224,3 +225,10 @@ def test_every_color_of_the_page_is_one_of_the_schemes(page):
 
 def script_and_style_colors(text):
     return re.findall(r"#[0-9a-fA-F]{3,8}\b|rgba?\((?!0,0,0,0\))", text)
+
+
+@given(WORDS, WORDS)
+def test_marking_differences_changes_no_word(hypothesis, reference):
+    marked = mark_differences(hypothesis, reference)
+    assert Page(marked.replace('<span class="gap">[…]</span>', "")).text == hypothesis
+    assert ("<" in marked) == (hypothesis.split() != reference.split())

@@ -4,15 +4,11 @@ These fail when a score that rests on untrained parameters is tested, when the t
 encoding is not that of the two, and when judging published results anew changes what they say.
 """
 
-import json
-
 import pytest
 import torch
 from sentences import spoilt, text
-from tiny_tasks import config_of
 
 from ropewalk.encodings import REGISTRY, trains_each_position
-from ropewalk.lab.report import publish
 from ropewalk.lab.report.verdicts import check_against, with_verdicts
 from ropewalk.lab.results import (
     CellResults,
@@ -130,24 +126,3 @@ def test_what_results_keep_of_bleu_is_all_that_its_test_needs():
     whole, _ = bleu_statistics(hypotheses, references)
     columns = whole.t().tolist()
     assert torch.equal(whole, whole_statistics(columns[0], columns[1], columns[2:6]))
-
-
-def test_published_results_judged_anew_say_the_same(compare, tmp_path):
-    """Fails if the test from published numbers is another than that of the run itself."""
-    folder = tmp_path / "out"
-    config = config_of("copy", encodings="none,rotary,learned", test_examples=12)
-    compare(config, tmp_path / "run", command=["ropewalk", "compare"])
-    publish.publish(tmp_path / "run", folder)
-    before = json.loads((folder / "results.json").read_text())
-    publish.main(["--retest", str(folder), "--against", "rotary"])
-    after = json.loads((folder / "results.json").read_text())
-    assert after["against"] == ["rotary"]
-    for old, new in zip(before["encodings"], after["encodings"], strict=True):
-        for split in before["splits"]:
-            assert new["summary"][split].pop("versus") is not None
-            assert new["summary"][split] == old["summary"][split]
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert "### Compared with rotary" in readme
-    tests = [s["versus_first"] for row in after["encodings"][1:] for s in row["summary"].values()]
-    shown = any(t["detectable"] and t["verdict"] == "no difference shown" for t in tests if t)
-    assert ("± number is a threshold" in readme) == shown

@@ -1,10 +1,15 @@
-"""The findings of a comparison as sentences that claim no more than its numbers bear."""
+"""The findings of a comparison as sentences that claim no more than its numbers bear.
+
+The last of them say what its tests do not answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
-from ropewalk.lab.report.caveats import limits
+from ropewalk.encodings.biases import bucket_borders
+from ropewalk.encodings.parsing import name_of, read_call
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.report.formats import (
     bin_label,
     code,
@@ -20,21 +25,18 @@ from ropewalk.lab.report.formats import (
     is_score,
     language_name,
 )
-from ropewalk.lab.report.tables import NO_SCORE, least_shown
+from ropewalk.lab.report.tables import NO_SCORE, brevity_penalty, least_shown
 from ropewalk.lab.results import EncodingResults, Results, TranslationCorpus
-from ropewalk.lab.scoring.significance import NOT_SHOWN
+from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
 
 NAMED = 6  # up to this many encodings are named in the title and have their own sentences
 FEW = 3  # up to this many measures of quality are named
-
-
-def lacking_sentences(results: Results) -> list[str]:
-    """Return a sentence for each encoding that lacks seeds, and so is not tested."""
-    return [
-        f"{name} lacks {'seed' if len(seeds) == 1 else 'seeds'} {format_list(map(str, seeds))}, "
-        f"which others have, so it is not tested."
-        for name, seeds in results.lacking_seeds().items()
-    ]
+WINDOWS = "windows of text"
+#: How far p (Holm) may be from another draw's, divided by the square root of the number of
+#: comparisons. For p = 0.05, this is 2.5 times its standard error with 20,000 resamples.
+UNSURE = 0.004
+#: A brevity penalty below which BLEU mostly shows how short the outputs are.
+SHORT = 0.7
 
 
 def seeds_text(rows: Sequence[EncodingResults]) -> str:
@@ -64,10 +66,9 @@ def seeds_each(rows: Sequence[EncodingResults]) -> str:
 
 def title(results: Results) -> str:
     """Return what was compared on what; many encodings are counted instead of named."""
-    rows = results.encodings
+    rows, corpus = results.encodings, results.corpus
     short = len(rows) <= NAMED
     names = format_list(row.name for row in rows) if short else f"{len(rows)} position encodings"
-    corpus = results.corpus
     if not isinstance(corpus, TranslationCorpus):
         return f"{names}: {task_description(results)}"
     source, target = language_name(corpus.source), language_name(corpus.target)
@@ -82,36 +83,31 @@ def task_description(results: Results) -> str:
 
 def headline(results: Results) -> str:
     """Return the result on the first test split; if the splits are lengths, also on the last."""
-    text = _headline(results, results.splits[0])
-    if results.is_translation or len(results.splits) == 1:
-        return text
-    return f"{text} {_headline(results, results.splits[-1])}"
+    splits = (results.splits[0], results.splits[0 if results.is_translation else -1])
+    return " ".join(_headline(results, split) for split in dict.fromkeys(splits))
 
 
 def _headline(results: Results, split: str) -> str:
     rows, metric = results.encodings, results.headline_metric
     seeds = seeds_text(rows)
-    means = [row.summary[split].spread(metric.key).mean for row in rows]
-    if all(mean is None for mean in means):
+    spreads = [row.summary[split].spread(metric.key) for row in rows]
+    if all(spread.mean is None for spread in spreads):
         return f"There is no result on {code(split)}."
+    score = f"{format_score(spreads[0].mean, metric)} {metric.name}"
     if len(rows) == 1:
-        score = format_score(means[0], metric)
-        name = code(rows[0].name)
-        return f"{name} reaches {score} {metric.name} on {code(split)} ({seeds})."
-    floor = metric.floor
-    seen = [v for row in rows for v in row.summary[split].spread(metric.key).values]
-    if floor is not None and all(value < floor for value in seen if value is not None):
-        limit = f"{floor} {metric.unit}".strip()
-        steps = steps_text(rows)
+        return f"{code(rows[0].name)} reaches {score} on {code(split)} ({seeds})."
+    values = [value for spread in spreads for value in spread.values if value is not None]
+    if metric.floor is not None and all(value < metric.floor for value in values):
+        limit = f"{metric.floor} {metric.unit}".strip()
+        after = f" after {steps}" if (steps := steps_text(rows)) else ""
         return (
-            f"On {code(split)}, every model with every seed is below {limit} {metric.name}"
-            f"{f' after {steps}' if steps else ''}, so differences there mean little."
+            f"On {code(split)}, every model with every seed is below {limit} {metric.name}{after}, "
+            "so differences there mean little."
         )
     if len(rows) == 2:
         return _comparison(results, rows[1], split)
-    score = f"{format_score(means[0], metric)} {metric.name}"
     base = f"{code(rows[0].name)} ({score} on {code(split)}, {seeds}{_diverged_note(rows)})"
-    return f"Compared with {base}, {'; '.join(_verdicts(results, split))}."
+    return f"Compared with {base}, {_verdicts(results, split)}."
 
 
 def findings(results: Results) -> list[str]:
@@ -136,7 +132,11 @@ def findings(results: Results) -> list[str]:
         for place, cell in enumerate(row.cells)
         if cell.status == "diverged"
     ]
-    sentences += lacking_sentences(results)
+    sentences += [
+        f"{name} lacks {'seed' if len(seeds) == 1 else 'seeds'} {format_list(map(str, seeds))}, "
+        "which others have, so it is not tested."
+        for name, seeds in results.lacking_seeds().items()
+    ]
     return sentences + without_result(results) + limits(results)
 
 
@@ -153,129 +153,125 @@ def _counts(results: Results) -> list[str]:
 
 def without_result(results: Results) -> list[str]:
     """Return which scores are missing, and why."""
-    sentences: dict[tuple[str, str, int, int], list[str]] = {}
-    key = results.headline_metric.key
+    splits_of: dict[tuple[str, str, int, int], list[str]] = {}
     for row in results.encodings:
         for split in results.splits:
             if reason := row.summary[split].no_result:
-                lost = row.summary[split].spread(key).values.count(None)
-                runs = len(row.cells)
-                sentences.setdefault((row.name, reason, lost, runs), []).append(split)
+                lost = row.summary[split].spread(results.headline_metric.key).values.count(None)
+                splits_of.setdefault((row.name, reason, lost, len(row.cells)), []).append(split)
     return [
         f"{code(name)} has no result on {code_list(splits)}: {reason}."
         if lost == runs
         else f"{code(name)} has no mean on {code_list(splits)}, because {lost} of {runs} runs have "
         f"no result: {reason}."
-        for (name, reason, lost, runs), splits in sentences.items()
+        for (name, reason, lost, runs), splits in splits_of.items()
     ]
 
 
 def _comparison(results: Results, row: EncodingResults, split: str) -> str:
     """Compare a row with the first row on a split, in one sentence."""
-    first, metric = results.encodings[0], results.headline_metric
+    first, metric, tested = results.encodings[0], results.headline_metric, results.tested
     name, base, on = code(row.name), code(first.name), f"On {code(split)}"
     here, there = (x.summary[split].spread(metric.key).mean for x in (row, first))
     if here is None or there is None:
         lacking = base if there is None else name
         return f"{on}, {name} was not compared with {base}: {lacking} has no result."
-    versus, tested = row.summary[split].versus_first, results.tested
-    same = tested == metric
-    digits = digits_of_difference(versus, metric) if versus and same else metric.digits
+    versus = row.summary[split].versus_first
+    digits = digits_of_difference(versus, metric) if versus and tested == metric else metric.digits
     scores = f"{format_score(here, metric, digits)} against {format_score(there, metric, digits)} "
     scores += f"{metric.name}, {seeds_text((first, row))}{_diverged_note((first, row))}"
     if versus is None:
         return f"{on}, {name} was not tested against {base} ({scores})."
-    digits, what = digits_of_difference(versus, tested), "difference"
-    what += "" if same else f" in {tested.name}"
-    p = "p (Holm)" if len(results.encodings) > 2 else "p"
-    numbers = (
-        f"{scores}; {what} "
-        f"{format_number(versus.difference, digits, signed=True)}, "
-        f"95 % interval {format_number(versus.low, digits, signed=True)} to "
-        f"{format_number(versus.high, digits, signed=True)}, {p} {_equals(versus.p_holm)}"
+    digits = digits_of_difference(versus, tested)
+    difference, low, high = (
+        format_number(value, digits, signed=True)
+        for value in (versus.difference, versus.low, versus.high)
     )
-    if versus.verdict == NOT_SHOWN:
-        if (least := least_shown(versus)) is not None:
-            limit = format_threshold(least, digits)
-            counts = f"a difference of more than {limit} counts as better or worse"
-            score = first.summary[split].spread(tested.key).mean
-            assert score is not None  # both have scores of all seeds
-            if not is_score(score + (least if tested.higher_is_better else -least), tested):
-                counts = f"a score worse by more than {limit} counts as worse"
-            numbers += f"; {counts if is_possible(least, tested) else NO_SCORE}"
-        return f"{on}, no difference is shown between {name} and {base} ({numbers})."
-    return f"{on}, {name} is {versus.verdict} than {base} ({numbers})."
+    p = format_p_value(versus.p_holm)
+    numbers = (
+        f"{scores}; difference{'' if tested == metric else f' in {tested.name}'} {difference}, "
+        f"95 % interval {low} to {high}, p{' (Holm)' * (len(results.encodings) > 2)} "
+        f"{p if p.startswith('<') else f'= {p}'}"
+    )
+    if versus.verdict != NOT_SHOWN:
+        return f"{on}, {name} is {versus.verdict} than {base} ({numbers})."
+    if (least := least_shown(versus)) is not None:
+        limit = format_threshold(least, digits)
+        score = first.summary[split].spread(tested.key).mean
+        assert score is not None  # both have scores of all seeds
+        if not is_possible(least, tested):
+            numbers += f"; {NO_SCORE}"
+        elif is_score(score + (least if tested.higher_is_better else -least), tested):
+            numbers += f"; a difference of more than {limit} counts as better or worse"
+        else:
+            numbers += f"; a score worse by more than {limit} counts as worse"
+    return f"{on}, no difference is shown between {name} and {base} ({numbers})."
 
 
-def _equals(p: float) -> str:
-    text = format_p_value(p)
-    return text if text.startswith("<") else f"= {text}"
-
-
-def _verdicts(results: Results, split: str) -> list[str]:
+def _verdicts(results: Results, split: str) -> str:
     """Return the verdict of every row but the first, grouped by verdict."""
     groups: dict[str, list[str]] = {}
     tested = results.tested
     what = "" if tested == results.headline_metric else f" {tested.name}"
     for row in results.encodings[1:]:
-        versus = row.summary[split].versus_first
-        verdict: str = versus.verdict if versus else "not tested"
-        difference = ""
-        if versus:
-            gap = format_number(
-                versus.difference, digits_of_difference(versus, tested), signed=True
-            )
-            difference = f" ({gap}{what})"
+        verdict, difference = "not tested", ""
+        if versus := row.summary[split].versus_first:
+            digits = digits_of_difference(versus, tested)
+            verdict = versus.verdict
+            difference = f" ({format_number(versus.difference, digits, signed=True)}{what})"
         groups.setdefault(verdict, []).append(code(row.name) + difference)
-    sentences = []
-    for verdict, names in sorted(groups.items()):
-        if verdict == NOT_SHOWN:
-            sentences.append(f"no difference is shown for {format_list(names)}")
-        else:
-            sentences.append(f"{format_list(names)} {'is' if len(names) == 1 else 'are'} {verdict}")
-    return sentences
+    return "; ".join(
+        f"no difference is shown for {format_list(names)}"
+        if verdict == NOT_SHOWN
+        else f"{format_list(names)} {'is' if len(names) == 1 else 'are'} {verdict}"
+        for verdict, names in sorted(groups.items())
+    )
 
 
-def _diverged_note(rows: Iterable[EncodingResults]) -> str:
-    cells = [cell.status for row in rows for cell in row.cells]
-    lost = cells.count("diverged")
-    return f", {lost} of {len(cells)} runs diverged" if lost else ""
+def _diverged_note(rows: Sequence[EncodingResults]) -> str:
+    outcomes = [cell.status for row in rows for cell in row.cells]
+    lost = outcomes.count("diverged")
+    return f", {lost} of {len(outcomes)} runs diverged" if lost else ""
 
 
 def _metrics_not_ahead(results: Results, row: EncodingResults) -> str:
     """Count the measures in which a row's mean is better, equal or worse; name the worse ones."""
-    first, splits = results.encodings[0], results.splits
-    taken: list[tuple[str, float | None, float | None, int]] = []
-    for split in splits:
+    first = results.encodings[0]
+    gains: list[tuple[str, float]] = []
+
+    def compare(name: str, here: float | None, there: float | None, sign: int) -> None:
+        if here is not None and there is not None:
+            gains.append((name, sign * (here - there)))
+
+    for split in results.splits:
         for metric in results.metrics:
-            if metric.key == "perplexity":  # it follows from the loss, which is counted
-                continue
-            here, there = (x.summary[split].spread(metric.key).mean for x in (row, first))
-            sign = 1 if metric.higher_is_better else -1
-            taken.append((f"{metric.name} on {code(split)}", here, there, sign))
-    taken.append(("validation loss", row.validation_loss.mean, first.validation_loss.mean, -1))
+            if metric.key != "perplexity":  # it follows from the loss, which is counted
+                here, there = (x.summary[split].spread(metric.key).mean for x in (row, first))
+                sign = 1 if metric.higher_is_better else -1
+                compare(f"{metric.name} on {code(split)}", here, there, sign)
+    compare("validation loss", row.validation_loss.mean, first.validation_loss.mean, -1)
     for split, bins in results.length_bins.items():
         for place, bin_ in enumerate(bins):
             here, there = (_bin_mean(x, split, place) for x in (row, first))
-            taken.append((f"BLEU on {code(split)} ({bin_label(bin_)} words)", here, there, 1))
-    known = [(n, sign * (a - b)) for n, a, b, sign in taken if a is not None and b is not None]
-    better = sum(gain > 0 for _, gain in known)
-    equal = sum(gain == 0 for _, gain in known)
-    worse = [name for name, gain in known if gain < 0]
-    counts = {"better than": better, "equal to": equal, "worse than": len(worse)}
+            compare(f"BLEU on {code(split)} ({bin_label(bin_)} words)", here, there, 1)
+    worse = [name for name, gain in gains if gain < 0]
+    counts = {
+        "better than": sum(gain > 0 for _, gain in gains),
+        "equal to": sum(gain == 0 for _, gain in gains),
+        "worse than": len(worse),
+    }
     (relation, count), *others = [x for x in counts.items() if x[1]] or [("better than", 0)]
+    measures = "validation loss, and the scores of each split"
+    measures += " and range of lengths" * bool(results.length_bins)
+    if 0 < len(gains) <= FEW:
+        measures = format_list(name for name, _ in gains)
     text = (
-        f"If unrounded scores are compared without significance tests, {code(row.name)} is "
-        f"{relation} "
-        f"{code(first.name)} in {count} of {len(known)} measures of quality"
+        "If unrounded scores are compared without significance tests, "
+        f"{code(row.name)} is {relation} {code(first.name)} in {count} of {len(gains)} measures of "
+        f"quality ({measures})"
     )
-    few = 0 < len(known) <= FEW
-    every = "validation loss, and the scores of each split" + " and range of lengths" * bool(
-        results.length_bins
-    )
-    text += f" ({format_list(name for name, _ in known) if few else every})"
     text += "".join(f", {relation.split()[0]} in {count}" for relation, count in others)
-    listed = worse and len(worse) < len(known)
+    listed = worse and len(worse) < len(gains)
     return f"{text} ({format_list(worse)})." if listed else f"{text}."
 
 
@@ -294,8 +290,7 @@ def _solved(results: Results) -> list[str]:
         shares: dict[str, list[str]] = {}
         for row in results.encodings:
             values = row.summary[split].spread(metric.key).values
-            known = [value for value in values if value is not None]
-            if known:
+            if known := [value for value in values if value is not None]:
                 solved = sum(value >= metric.solved for value in known)
                 shares.setdefault(f"{solved} of {len(known)}", []).append(row.name)
         told = "; ".join(
@@ -309,9 +304,152 @@ def _solved(results: Results) -> list[str]:
 
 def _diverged_counts(results: Results, row: EncodingResults, place: int) -> str:
     metric = results.headline_metric
-    values = row.summary[results.splits[0]].spread(metric.key).values
-    value = values[place] if place < len(values) else None
+    value = row.summary[results.splits[0]].spread(metric.key).values[place]
     if value is None:
         return "it has no score, so there is no mean"
     score = f"{metric.name} of {format_number(value)}"
     return f"its output counts as empty, and the mean includes its {score}"
+
+
+def limits(results: Results) -> list[str]:
+    """Return what the tests do not answer."""
+    rows, items = results.encodings, _items(results)
+    if len(rows) < 2:
+        return []
+    first, counts = code(rows[0].name), _tests_by_split(results)
+    sentences = [
+        "With one seed each, these results are about the trained models, not about the encodings: "
+        "another seed may reverse them."
+        if max(len(row.cells) for row in rows) == 1
+        else f"Intervals and p come from a bootstrap that resamples seeds and {items}, "
+        "does not pair seeds, and corrects for how few seeds there are (`compare_statistics` in "
+        "ropewalk/lab/scoring/significance.py). A plain bootstrap can give other verdicts."
+    ]
+    if items == WINDOWS:
+        sentences.append(
+            "Windows of the same document are not independent; the tests treat them as if they "
+            "were."
+        )
+    sentences += _untrained_buckets(results) + _short_outputs(results) + _chance(results)
+    if _has_small_split(results):
+        sentences.append(f"A split of fewer than {FEWEST} {items} is not tested.")
+    if len(rows) > 2 and counts:
+        tested = [rows[0].name, *results.against]
+        sentences.append(
+            f"In tests against {first}, p is corrected (Holm) for {_corrected_for(counts)}."
+        )
+        if len(rows) - len(tested) > 1:
+            sentences.append(
+                f"On this page, each encoding was tested only against {code_list(tested)}, not "
+                "against the others."
+            )
+    if results.against:
+        sentences.append(
+            f"{code_list([rows[0].name, *results.against])} are compared with one another "
+            "twice, each once as the reference. The two p (Holm) can differ: each is corrected "
+            "together with the other comparisons of its reference, and has its own resamples. For "
+            "the same reason, a verdict with p near 0.05 may change if the tested encoding and "
+            "the reference swap roles."
+        )
+    if results.tested_later:
+        sentences.append(
+            f"The tests against {code_list(results.tested_later)} were made after the run, "
+            "from the saved scores. For such tests during a run, use `--against`."
+        )
+    unsure = UNSURE * max(counts.values(), default=0) ** 0.5
+    summaries = [row.summary[split] for row in rows for split in results.splits]
+    tests = [test for s in summaries for test in (s.versus_first, *s.versus.values())]
+    if any(abs(test.p_holm - 0.05) < unsure for test in tests if test):
+        sentences.append(
+            f"The resamples are random: with other ones, a verdict with p between "
+            f"{0.05 - unsure:.3f} and {0.05 + unsure:.3f} may change."
+        )
+    return [" ".join(sentences)]
+
+
+def _has_small_split(results: Results) -> bool:
+    """Return whether two encodings with scores of all seeds were not tested on a split."""
+    first, *others = results.encodings
+    lacking, key = results.lacking_seeds(), results.headline_metric.key
+    return first.name not in lacking and any(
+        row.summary[split].versus_first is None
+        and None not in (each.summary[split].spread(key).mean for each in (first, row))
+        for row in others
+        if row.name not in lacking
+        for split in results.splits
+    )
+
+
+def _chance(results: Results) -> list[str]:
+    """Say which scores an answer that ignores the prompt can reach."""
+    task = SEQUENCE_TASKS.get(results.task)
+    if task is None or not task.chance:
+        return []
+    return [
+        f"A constant answer is right for {task.chance} % of the examples on average. So a score of "
+        f"{2 * task.chance} % or less does not show that a model solves the task, and differences "
+        "between such scores mean little."
+    ]
+
+
+def _short_outputs(results: Results) -> list[str]:
+    """Say on which splits all translations are so short that brevity decides their BLEU."""
+    sentences = []
+    for split in results.splits if results.is_translation else ():
+        scores = [cell.scores[split] for row in results.encodings for cell in row.cells]
+        known = [p for score in scores if (p := brevity_penalty(score)) is not None]
+        if known and max(known) < SHORT:
+            sentences.append(
+                f"On {code(split)}, outputs are much shorter than the references: the brevity "
+                f"penalty multiplies BLEU by a factor between {min(known):.2f} and "
+                f"{max(known):.2f}."
+            )
+    return sentences
+
+
+def _untrained_buckets(results: Results) -> list[str]:
+    """Say which T5 buckets are scored although no distance in training reached them."""
+    lengths, sentences = results.lengths, []
+    if results.task != "causal-lm" or lengths is None:
+        return []
+    for row in results.encodings:
+        if name_of(row.name) != "t5":
+            continue
+        _, given = read_call("encoding", row.name, ["t5"])
+        borders = bucket_borders(given.get("buckets", 32), given.get("distance", 128))
+        longest = max(lengths.of.values())
+        if unused := [border for border in borders if lengths.trained <= border < longest]:
+            sentences.append(
+                f"{code(row.name)} is scored beyond {lengths.trained} tokens although its "
+                f"buckets for distances from {unused[0]} on were not trained."
+            )
+    return sentences
+
+
+def _tests_by_split(results: Results) -> dict[str, int]:
+    """Return how many encodings were tested against the first one, on each split with a test."""
+    counts = {
+        split: sum(row.summary[split].versus_first is not None for row in results.encodings[1:])
+        for split in results.splits
+    }
+    return {split: count for split, count in counts.items() if count}
+
+
+def _corrected_for(counts: Mapping[str, int]) -> str:
+    """Name the number of comparisons, of each split if they differ."""
+    splits_of: dict[int, list[str]] = {}
+    for split, count in counts.items():
+        splits_of.setdefault(count, []).append(split)
+    if len(splits_of) == 1:
+        text = format_count(next(iter(splits_of)), "comparison")
+        return f"{text} on each split" if len(counts) > 1 else text
+    return ", and for ".join(
+        f"{format_count(count, 'comparison')} on {code_list(names)}"
+        for count, names in splits_of.items()
+    )
+
+
+def _items(results: Results) -> str:
+    if results.is_translation:
+        return "sentences"
+    return WINDOWS if results.tested.key == "loss" else "examples"

@@ -1,18 +1,25 @@
-"""Numbers, scores, p-values, counts, lists, time spans, languages and ranges as text."""
+"""Numbers, scores, p-values, counts, lists, time spans and tables as text.
+
+A `Table` has three printers: Markdown for READMEs, HTML for the page, and rich for a terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from html import escape
 from math import inf, isfinite
+from typing import TYPE_CHECKING
 
-from ropewalk.lab.results import LengthBin, MetricFacts, SplitScores, Verdict
-from ropewalk.lab.scoring import bleu
-from ropewalk.lab.tasks import CLASSES
+from ropewalk.lab.results import LengthBin, MetricFacts, Verdict
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 MINUS = "−"
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "cs": "Czech", "es": "Spanish"}
+MOST_DIGITS = 6  # of a difference
 
 
 def format_number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
@@ -35,9 +42,9 @@ def format_p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def format_count(n: int, one: str, many: str | None = None) -> str:
+def format_count(n: int, one: str) -> str:
     """Return a count with its noun: `1 seed`, `3 seeds`, `29,000 pairs`."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
+    return f"{n:,} {one}{'s' * (n != 1)}"
 
 
 def format_list(words: Iterable[str]) -> str:
@@ -82,17 +89,6 @@ def bin_label(bin_: LengthBin) -> str:
     return str(bin_.first) if bin_.first == bin_.last else f"{bin_.first}–{bin_.last}"
 
 
-MOST_DIGITS = 6  # of a difference
-
-
-def brevity_penalty(scores: SplitScores | None) -> float | None:
-    """Return the brevity penalty in a translation's BLEU, or None if it is not known."""
-    if scores is None or scores.statistics is None:
-        return None
-    sums = CLASSES["translation"].statistics_of(scores.statistics).sum(0)
-    return bleu.brevity_penalty(sums).item()
-
-
 def is_possible(difference: float, metric: MetricFacts) -> bool:
     """Return whether scores can differ so much; all but losses are on a scale of 0 to 100."""
     return difference <= 100 if metric.higher_is_better else isfinite(difference)
@@ -127,3 +123,106 @@ def digits_of_difference(versus: Verdict, metric: MetricFacts) -> int:
     ends = (round(end, MOST_DIGITS) for end in (versus.low, versus.high))
     near = any(end != 0 and round(end, digits) == 0 for end in ends)
     return digits + (near and digits < MOST_DIGITS)
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """The text of a cell; `notes` are in small letters below it, such as the text of each seed."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column titles and rows; a row has a cell for each column. The first column has names.
+
+    columns: the titles.
+    rows: cells, or their text.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[TableCell | str]]
+
+    def cells(self) -> list[list[TableCell]]:
+        """Return the rows as cells."""
+        return [[TableCell(c) if isinstance(c, str) else c for c in row] for row in self.rows]
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, with all columns but the first aligned to the right."""
+
+        def written(cell: TableCell) -> str:
+            notes = escape_markdown(" · ".join(cell.notes))
+            return escape_markdown(cell.text) + (f"<br><sub>{notes}</sub>" if notes else "")
+
+        rows = [[written(cell) for cell in row] for row in self.cells()]
+        return markdown_table([*map(escape_markdown, self.columns)], rows)
+
+    def html(self, caption: str, labels: Mapping[str, str]) -> str:
+        """Return the table as HTML; on a narrow page each row lists its cells with their titles.
+
+        The ARIA roles make both layouts a table for screen readers. labels: the HTML of names that
+        are in one of the first two columns.
+        """
+        head = "".join(
+            f'<th scope="col" role="columnheader"{_kind(title == "encoding")}>'
+            f"{escape(title).replace('_', '_<wbr>')}</th>"
+            for title in self.columns
+        )
+        body = ""
+        for row in self.cells():
+            body += '<tr role="row">'
+            for i, (cell, title) in enumerate(zip(row, self.columns, strict=True)):
+                label = labels.get(cell.text) if i < 2 else None
+                notes = " ".join(f"<span>{escape(note)}</span>" for note in cell.notes)
+                detail = f'<span class="seeds">{notes}</span>' if notes else ""
+                text = escape(cell.text) if label is None else label
+                if i == 0:
+                    body += f'<th scope="row" role="rowheader">{text}{detail}</th>'
+                else:
+                    body += (
+                        f'<td role="cell"{_kind(label is not None)} data-title="{escape(title)}">'
+                        f"<div><span>{text}</span>{detail}</div></td>"
+                    )
+            body += "</tr>"
+        return (
+            f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0">'
+            '<table role="table">'
+            f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+            f'<tbody role="rowgroup">{body}</tbody></table></div>'
+        )
+
+    def rich(self, title: str | None = None) -> RichTable:
+        """Return the table for a terminal, without notes; its title stands above it."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table as RichTable
+
+        table = RichTable(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        for i, name in enumerate(self.columns):
+            table.add_column(name, justify="right" if i else "left", no_wrap=not i)
+        for row in self.cells():
+            table.add_row(*(cell.text for cell in row))
+        return table
+
+
+def _kind(is_name: bool) -> str:
+    return ' class="name"' * is_name
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a table in Markdown of cells that are Markdown; `left` columns are left-aligned."""
+    rule = ["---"] * left + ["--:"] * (len(columns) - left)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
+
+
+def escape_markdown(text: str) -> str:
+    """Escape the signs that are markup in Markdown or HTML."""
+    for sign in "\\`*[]|":
+        text = text.replace(sign, f"\\{sign}")
+    return escape(text, quote=False)
+
+
+def code_as_markdown(text: str) -> str:
+    """Escape a sentence, except the names that are marked as code."""
+    parts = text.split("`")
+    return "".join(f"`{part}`" if i % 2 else escape_markdown(part) for i, part in enumerate(parts))

@@ -19,11 +19,9 @@ from ropewalk.figures import interactive
 from ropewalk.figures.drawing import style
 from ropewalk.figures.interactive import html_page, scheme_css
 from ropewalk.files import Facts, write_bytes
-from ropewalk.lab.report import findings, provenance, tables, tuned
-from ropewalk.lab.report.caveats import interval_note, legend
-from ropewalk.lab.report.formats import code_as_html, column_title, format_number
+from ropewalk.lab.report import findings, provenance, tables
+from ropewalk.lab.report.formats import Table, code_as_html, column_title, format_number
 from ropewalk.lab.report.pictures import by_length, by_multiple, curves, outcomes
-from ropewalk.lab.report.tables import Table, TableCell
 from ropewalk.lab.results import (
     AttentionMaps,
     EncodingMaps,
@@ -75,28 +73,9 @@ def encoding_label(results: Results, name: str) -> str:
     )
 
 
-def table_html(results: Results, table: Table, caption: str) -> str:
-    """Return a table as HTML; on a narrow page each row is a list of its cells with their titles.
-
-    The ARIA roles make both layouts a table for screen readers.
-    """
-    head = "".join(_title(title) for title in table.columns)
-    names = {row.name for row in results.encodings}
-    body = "".join(
-        '<tr role="row">'
-        + "".join(
-            _table_cell(results, cell, i, names, title)
-            for i, (cell, title) in enumerate(zip(row, table.columns, strict=True))
-        )
-        + "</tr>"
-        for row in table.rows
-    )
-    return (
-        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0">'
-        '<table role="table">'
-        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
-        f'<tbody role="rowgroup">{body}</tbody></table></div>'
-    )
+def _table(results: Results, table: Table, caption: str) -> str:
+    names = (row.name for row in results.encodings)
+    return table.html(caption, {name: encoding_label(results, name) for name in names})
 
 
 def section_examples(results: Results, examples: Examples) -> str:
@@ -160,23 +139,6 @@ def section_attention(results: Results, attention: AttentionMaps, shown: int) ->
         f"all heads of all layers, and the mean of each layer.{mark}</p>"
         f'{_scale(both=len(maps) > 1)}<div class="maps">{panels}</div>'
     )
-
-
-def _title(title: str) -> str:
-    kind = ' class="name"' if title == "encoding" else ""
-    return f'<th scope="col" role="columnheader"{kind}>{escape(title).replace("_", "_<wbr>")}</th>'
-
-
-def _table_cell(results: Results, cell: TableCell, index: int, names: set[str], title: str) -> str:
-    is_name = index < 2 and cell.main in names
-    main = encoding_label(results, cell.main) if is_name else escape(cell.main)
-    seeds = " ".join(f"<span>{escape(value)}</span>" for value in cell.seeds)
-    detail = f'<span class="seeds">{seeds}</span>' if seeds else ""
-    if index == 0:
-        return f'<th scope="row" role="rowheader">{main}{detail}</th>'
-    kind = ' class="name"' if is_name else ""
-    held = f"<div><span>{main}</span>{detail}</div>"
-    return f'<td role="cell"{kind} data-title="{escape(title)}">{held}</td>'
 
 
 def _sentence(results: Results, examples: Examples, sentence: ExampleSentence) -> str:
@@ -338,7 +300,7 @@ def _page(results: Results, examples: Examples, attention: AttentionMaps, shown:
         **({"Sentence length": _length(results)} if translated else {}),
         **({"Length": _multiples(results)} if several and not translated else {}),
         "Training": _training(results),
-        **({"Settings": _sweep(results)} if tuned.is_tuned(results) else {}),
+        **({"Settings": _sweep(results)} if tables.is_tuned(results) else {}),
         "Translations" if translated else "Examples": section_examples(results, examples),
         "Attention": section_attention(results, attention, shown),
         "Corpus" if translated else "Task": _facts(provenance.corpus_facts(results)),
@@ -373,9 +335,9 @@ def _results(results: Results) -> str:
         label = f"Difference in mean {name} from {rows[0].name}, with its 95 % interval"
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
     parts = [
-        table_html(results, tables.main_table(results), "All encodings"),
-        f'<p class="note long">{code_as_html(legend(results))}</p>',
-        f'<p class="note">{escape(note)}</p>' if (note := interval_note(results)) else "",
+        _table(results, tables.main_table(results), "All encodings"),
+        f'<p class="note long">{code_as_html(tables.legend(results))}</p>',
+        f'<p class="note">{escape(note)}</p>' if (note := tables.interval_note(results)) else "",
         f'<div class="pair">{"".join(plots)}</div>',
         "<h3>What the numbers show, and what they do not</h3>",
         _list(findings.findings(results)),
@@ -383,12 +345,12 @@ def _results(results: Results) -> str:
     if len(splits) > 1:
         others = "Other test splits" if results.is_translation else "Other lengths"
         parts.append(f"<h3>{others}</h3>")
-        parts.append(table_html(results, tables.splits_table(results), others))
+        parts.append(_table(results, tables.splits_table(results), others))
     for name in results.against:
         title = f"Compared with {name}"
         parts.append(f"<h3>{escape(title)}</h3>")
-        parts.append(table_html(results, tables.against_table(results, name), title))
-    runs = table_html(results, tables.runs_table(results), "Every run")
+        parts.append(_table(results, tables.against_table(results, name), title))
+    runs = _table(results, tables.runs_table(results), "Every run")
     parts.append(f"<details><summary>Every run</summary>{runs}</details>")
     if results.signatures:
         signatures = "<br>".join(f"<code>{escape(s)}</code>" for s in results.signatures.values())
@@ -402,7 +364,7 @@ def _length(results: Results) -> str:
         if not any(by_length(results, split)[1].values()):
             continue  # no run has a score on this split: the plot would be empty
         label = f"BLEU on {split} by sentence length: lines are means, dots are seeds"
-        table = table_html(results, tables.length_table(results, split), f"BLEU on {split}")
+        table = _table(results, tables.length_table(results, split), f"BLEU on {split}")
         parts.append(
             f"<div><h3>{escape(split)}</h3>{_plot(f'length.{place}', label)}"
             f"<details><summary>Numbers</summary>{table}</details></div>"
@@ -419,7 +381,7 @@ def _multiples(results: Results) -> str:
         f"{_capital(name)} by length, trained on up to {lengths.trained:,} {lengths.unit}: "
         "lines are means, dots are seeds"
     )
-    table = table_html(results, tables.multiples_table(results), f"{name} by length")
+    table = _table(results, tables.multiples_table(results), f"{name} by length")
     return f"{_plot('multiples', label)}<details><summary>Numbers</summary>{table}</details>"
 
 
@@ -439,13 +401,9 @@ def _training(results: Results) -> str:
 
 
 def _sweep(results: Results) -> str:
-    parts = [f'<p class="note long">{code_as_html(" ".join(tuned.sentences(results)))}</p>']
-    for table, title in (
-        (tuned.training_trials(results), "Validation loss with each setting"),
-        (tuned.decoding_trials(results), "Decoding settings on validation data"),
-    ):
-        if table is not None:
-            parts.append(f"<h3>{title}</h3>{table_html(results, table, title)}")
+    parts = [f'<p class="note long">{code_as_html(tables.how_tuned(results))}</p>']
+    for title, table in tables.trials_tables(results).items():
+        parts.append(f"<h3>{title}</h3>{_table(results, table, title)}")
     return "".join(parts)
 
 

@@ -3,7 +3,9 @@
 `python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER` writes the folder in the form that
 `ropewalk.lab.published` describes, with the answers if the project generates the data. With a
 README as third argument, the table between its marks `<!-- result: FOLDER -->` and `<!-- end -->`
-is rewritten too. `--add` adds the run's cells to a published folder of the same comparison.
+is rewritten too. `--add` adds the run's cells to a published folder of the same comparison:
+everything that decides a score must be the same in all parts (the task, its data, the config except
+for what is compared, the precision, torch). Each part stores its own conditions with its cells.
 `--readme FOLDER… [--overview README]` rewrites the READMEs of published folders from their numbers,
 for when the wording has changed; numbers and pictures stay as they are. With `--draw`, the pictures
 are drawn again too. `--retest FOLDER… [--against NAME]` repeats the tests on published scores, and
@@ -19,10 +21,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from ropewalk.checks import shown
 from ropewalk.figures.interactive import without_nan
 from ropewalk.figures.picture import Picture
 from ropewalk.files import (
@@ -34,12 +39,12 @@ from ropewalk.files import (
     write_bytes,
 )
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
-from ropewalk.lab.published import ANSWERS, read_answers, write_published
-from ropewalk.lab.report.parts import other_versions, with_part
+from ropewalk.lab.published import ANSWERS, item_columns, read_answers, write_published
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
 from ropewalk.lab.report.readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
-from ropewalk.lab.report.verdicts import with_verdicts
+from ropewalk.lab.report.verdicts import summarize, with_verdicts
 from ropewalk.lab.results import (
+    CONDITIONS,
     Attention,
     AttentionMaps,
     MetricFacts,
@@ -145,17 +150,6 @@ def _results_of_run(run: Path) -> Results:
     return results.with_changes(encodings=tuple(rows))
 
 
-def _draw(folder: Path) -> None:
-    """Draw the pictures of a published folder.
-
-    Its picture of attention stays if the weights of one of its encodings are not known.
-    """
-    drawn = pictures_of(read_results(folder))
-    _write(folder, drawn)
-    if "attention" in drawn:
-        (folder / FORMER_ATTENTION).unlink(missing_ok=True)
-
-
 def _write(folder: Path, drawn: Mapping[str, Picture]) -> None:
     for stem, picture in drawn.items():
         for name, content in picture.both(stem, FORM).items():
@@ -165,11 +159,15 @@ def _write(folder: Path, drawn: Mapping[str, Picture]) -> None:
 def rewrite_readme(folder: Path, *, draw: bool = False) -> None:
     """Rewrite a published folder's README from its numbers; its pictures stay, unless `draw`.
 
-    Raises ValueError if the folder has no comparison.
+    A picture of attention stays if the weights of one of the encodings are not known. Raises
+    ValueError if the folder has no comparison.
     """
     results = _published(folder)
     if draw:
-        _draw(folder)
+        drawn = pictures_of(results)
+        _write(folder, drawn)
+        if "attention" in drawn:
+            (folder / FORMER_ATTENTION).unlink(missing_ok=True)
     text = readme(results, pictures_in(folder))
     write_bytes(folder / "README.md", text.encode())
 
@@ -184,14 +182,11 @@ def retest(folder: Path, against: Sequence[str] | None = None) -> None:
     metrics = tuple(
         MetricFacts.model_validate(metric.facts()) for metric in CLASSES[results.task].metrics
     )
-    judged = with_verdicts(
-        results.with_changes(metrics=metrics), results.against if against is None else against
+    judged = _judged(
+        results.with_changes(metrics=metrics),
+        results.against if against is None else against,
+        set(results.against) - set(results.tested_later),
     )
-    in_the_run = set(results.against) - set(results.tested_later)
-    if later := tuple(name for name in judged.against if name not in in_the_run):
-        judged = judged.with_changes(tested_later=later)
-    elif results.tested_later:
-        judged = judged.without("tested_later")
     write_published(folder, judged.as_json(), read_answers(folder))
     _write(folder, score_pictures(judged))
     rewrite_readme(folder)
@@ -223,14 +218,213 @@ def write_excerpt(overview: Path, folder: str) -> None:
     write_bytes(overview, text.encode())
 
 
-def _rewrite_overview(overview: Path | None, folders: Sequence[str]) -> None:
-    """Rewrite the excerpts of the folders that a README has marks for."""
-    if overview is None:
-        return
-    text = overview.read_text("utf-8")
-    for folder in folders:
-        if f"<!-- result: {folder} -->" in text:
-            write_excerpt(overview, folder)
+#: Fields of a config that may differ: what is compared, and what does not change a score.
+FREE = ("encodings", "seeds", "preset", "device", "splits", "imports")
+#: Facts of the data that must be the same if both parts have them.
+DATA = (
+    "data_digest",
+    "corpus",
+    "about",
+    "splits",
+    "lengths",
+    "length_bins",
+    "share_beyond_training",
+    "signatures",
+)
+#: Facts that all seeds of an encoding share.
+OF_AN_ENCODING = ("parameters", "settings")
+MOST_NAMED = 5  # most differences that a message lists
+
+
+def with_part(results: Facts, part: Facts) -> Facts:
+    """Return results with the cells of a part added, with new verdicts.
+
+    New encodings come after the others; a cell that was there is replaced.
+
+    Raises:
+        ValueError: the part is of another comparison; the message says what differs.
+    """
+    if mistakes := differences(results, part):
+        more = f" and {len(mistakes) - MOST_NAMED} more" if len(mistakes) > MOST_NAMED else ""
+        raise ValueError(
+            f"run must be of the same comparison as the published results, but "
+            f"{'; '.join(mistakes[:MOST_NAMED])}{more}; publish it into a folder of its own"
+        )
+    rows = {row["name"]: row for row in results["encodings"]}
+    for row in part["encodings"]:
+        rows[row["name"]] = _with_cells(rows[row["name"]], row) if row["name"] in rows else row
+    metrics = [metric.facts() for metric in CLASSES[results["task"]].metrics]
+    merged = {**part, **results, "metrics": metrics, "encodings": list(rows.values())}
+    merged["config"] = _merged_config(results["config"], part["config"], merged["encodings"])
+    summarize(merged["encodings"], merged["splits"], [metric["key"] for metric in metrics])
+    against = [name for facts in (results, part) for name in facts["against"]]
+    in_a_run = {
+        name
+        for facts in (results, part)
+        for name in facts["against"]
+        if name not in facts.get("tested_later", ())
+    }
+    judged = _judged(Results.model_validate(merged), against, in_a_run)
+    return with_conditions(judged.as_json(), _parts_with(parts_of(results), part))
+
+
+def _judged(results: Results, against: Sequence[str], in_a_run: Collection[str]) -> Results:
+    """Return results with new verdicts; those against encodings not `in_a_run` are made later."""
+    judged = with_verdicts(results, against)
+    later = tuple(name for name in judged.against if name not in in_a_run)
+    return judged.with_changes(tested_later=later) if later else judged.without("tested_later")
+
+
+def differences(results: Facts, part: Facts) -> list[str]:
+    """Return how the comparison of a part differs from that of these results."""
+    if part["task"] != results["task"]:
+        return [f"task is {part['task']}, published {results['task']}"]
+    texts = _different(_fixed_fields(results, part), _fixed_fields(part, results))
+    texts += _different(*map(_data, (results, part)))
+    texts += _different(*map(_environment, (results, part)))
+    for split in results["splits"]:
+        there, here = (item_columns(facts, split) for facts in (results, part))
+        if there and here and there != here:
+            texts.append(f"the items of {split} differ")
+    rows = {row["name"]: row for row in results["encodings"]}
+    for row in part["encodings"]:
+        if published := rows.get(row["name"]):
+            own = ({k: r.get(k) for k in OF_AN_ENCODING} for r in (published, row))
+            texts += [f"{row['name']}: {text}" for text in _different(*own)]
+            if "settings" in published and not _replaces(row, published):
+                texts.append(
+                    f"the settings of {row['name']} were chosen with all of its seeds, so all must "
+                    f"be replaced"
+                )
+    return texts
+
+
+def _data(results: Facts) -> Facts:
+    """Return the facts of the data; of sentences about them the numbers, since words may change."""
+    data = {name: results[name] for name in DATA if name in results}
+    if "facts" in (corpus := data["corpus"]):
+        numbers = [re.findall(r"\d[\d,.]*", text) for _, text in corpus["facts"]]
+        data["corpus"] = corpus | {"facts": numbers}
+    return data
+
+
+def other_versions(results: Facts, part: Facts) -> list[str]:
+    """Return which packages had other versions in a part, among those that may differ."""
+    there, here = (
+        {"ropewalk": facts["ropewalk"], **facts["versions"]} for facts in (results, part)
+    )
+    return [
+        f"{name} is {here[name]}, published {there[name]}"
+        for name in here
+        if name != "torch" and name in there and here[name] != there[name]
+    ]
+
+
+def parts_of(results: Facts) -> list[Facts]:
+    """Return the conditions of each part of results, and its cells: encoding -> seeds."""
+    if "parts" in results:
+        return list(results["parts"])
+    cells = {row["name"]: [c["seed"] for c in row["cells"]] for row in results["encodings"]}
+    return [{**{k: results[k] for k in CONDITIONS if k in results}, "cells": cells}]
+
+
+def with_conditions(results: Facts, parts: Sequence[Facts]) -> Facts:
+    """Return results with the conditions of these parts; one part alone needs no list of parts.
+
+    With several parts, the command has a line for each, the start is the first, and durations are
+    added.
+    """
+    plain = {name: value for name, value in results.items() if name != "parts"}
+    plain |= {name: parts[0][name] for name in CONDITIONS if name in parts[0]}
+    if len(parts) == 1:
+        return plain
+    return plain | {
+        "parts": list(parts),
+        "command": "\n".join(part["command"] for part in parts),
+        "note": None,
+        "sittings": sum(part["sittings"] for part in parts),
+        "duration_s": round(sum(part["duration_s"] for part in parts), 1),
+    }
+
+
+def _parts_with(parts: Sequence[Facts], part: Facts) -> list[Facts]:
+    """Return the parts with those of another, which replace the same cells in the old ones."""
+    added = parts_of(part)
+    taken = {(name, s) for new in added for name, seeds in new["cells"].items() for s in seeds}
+    kept = []
+    for old in parts:
+        cells = {
+            name: left
+            for name, seeds in old["cells"].items()
+            if (left := [seed for seed in seeds if (name, seed) not in taken])
+        }
+        if cells:
+            kept.append({**old, "cells": cells})
+    return sorted([*kept, *added], key=lambda facts: (facts["started"], facts["command"]))
+
+
+def _replaces(row: Facts, published: Facts) -> bool:
+    """Return whether a row has a cell for every seed of the published row."""
+    seeds = {cell["seed"] for cell in row["cells"]}
+    return all(cell["seed"] in seeds for cell in published["cells"])
+
+
+def _with_cells(row: Facts, other: Facts) -> Facts:
+    """Return a row with the cells of another run of the same encoding added."""
+    if _replaces(other, row):
+        return other
+    cells = {cell["seed"]: cell for facts in (row, other) for cell in facts["cells"]}
+    whole = {**other, **row, "cells": [cells[seed] for seed in sorted(cells)]}
+    maps = [facts["attention"] for facts in (other, row) if "attention" in facts]
+    if maps:  # for the same seed, the other run's: its cell has replaced the old one
+        whole["attention"] = min(maps, key=lambda attention: attention["seed"])
+    return whole
+
+
+def _merged_config(config: Facts, other: Facts, rows: Sequence[Facts]) -> Facts:
+    merged = dict(config)
+    merged["encodings"] = [row["name"] for row in rows]
+    merged["seeds"] = sorted({cell["seed"] for row in rows for cell in row["cells"]})
+    imports = {
+        imported["digest"]: imported
+        for facts in (other, config)
+        for imported in facts.get("imports", ())
+    }
+    if imports:
+        merged["imports"] = [imports[digest] for digest in sorted(imports)]
+    return merged
+
+
+def _fixed_fields(results: Facts, other: Facts) -> Facts:
+    """Return the fields of a config that all parts share.
+
+    The path of the data is one of them unless both parts know the digest of the data.
+    """
+    known = all("data_digest" in facts for facts in (results, other))
+    free = (*FREE, "data") if known else FREE
+    fields = {"sweep": {}, **results["config"]}
+    return {f"config {name}": value for name, value in fields.items() if name not in free}
+
+
+def _environment(results: Facts) -> Facts:
+    torch = results["versions"]["torch"].partition("+")[0]  # after the +: the build
+    return {"torch": torch, "precision": results["machine"]["precision"]}
+
+
+def _different(there: Facts, here: Facts) -> list[str]:
+    """Return the facts that both have and that differ."""
+    return [
+        f"{name} is {_short(here[name], there[name])}, published {_short(there[name], here[name])}"
+        for name in there
+        if name in here and there[name] != here[name]
+    ]
+
+
+def _short(value: Any, other: Any) -> str:
+    """Show a value; of a dictionary, only the entries that differ from the other."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        value = {name: own for name, own in value.items() if other.get(name) != own}
+    return shown(value)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -274,7 +468,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 rewrite_readme(Path(folder), draw=options.draw)
             for folder in options.retest or ():
                 retest(Path(folder), options.against)
-            _rewrite_overview(options.marked, [*(options.readme or ()), *(options.retest or ())])
+            for folder in (*(options.readme or ()), *(options.retest or ())):
+                mark = f"<!-- result: {folder} -->"
+                if options.marked is not None and mark in options.marked.read_text("utf-8"):
+                    write_excerpt(options.marked, folder)
             return
         if options.folder is None:
             raise ValueError("give a run and a folder, or --readme or --retest with folders")

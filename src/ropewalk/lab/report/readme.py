@@ -6,12 +6,18 @@ import re
 from pathlib import Path
 
 from ropewalk.figures.picture import picture_html
-from ropewalk.lab.report import findings, provenance, tables, tuned
-from ropewalk.lab.report.caveats import interval_note, legend
-from ropewalk.lab.report.findings import seeds_each
-from ropewalk.lab.report.formats import code, code_list, format_count, language_name
+from ropewalk.lab.report import findings, provenance, tables
+from ropewalk.lab.report.formats import (
+    Table,
+    code,
+    code_as_markdown,
+    code_list,
+    escape_markdown,
+    format_count,
+    language_name,
+)
 from ropewalk.lab.report.pictures import FORM, pictures_of
-from ropewalk.lab.report.tables import Table, TableCell
+from ropewalk.lab.report.tables import interval_note
 from ropewalk.lab.results import Results, TranslationCorpus
 
 #: Texts that results were trained on and a clone lacks, with the command that writes each.
@@ -20,22 +26,10 @@ TEXTS = {"debian-texts": "python studies/fetch_text.py debian-texts"}
 _DOTS = "dots are seeds, bars are means; the right panel shows the difference from the baseline"
 _LINES = "lines are means, small dots are seeds"
 _CAPTIONS = {  # what a figure shows, and how to read it
-    "bleu": (
-        "BLEU on the first test split",
-        _DOTS,
-    ),
-    "bleu-by-length": (
-        "BLEU on the first test split by sentence length",
-        _LINES,
-    ),
-    "score": (
-        "The score on the first split",
-        _DOTS,
-    ),
-    "score-by-length": (
-        "The score by length, from the trained length on",
-        _LINES,
-    ),
+    "bleu": ("BLEU on the first test split", _DOTS),
+    "bleu-by-length": ("BLEU on the first test split by sentence length", _LINES),
+    "score": ("The score on the first split", _DOTS),
+    "score-by-length": ("The score by length, from the trained length on", _LINES),
     "loss": (
         "Training loss (moving mean) and validation loss",
         "thin lines are seeds, bold lines their mean",
@@ -65,30 +59,30 @@ def pictures_in(folder: Path) -> list[str]:
 def readme(results: Results, pictures: list[str]) -> str:
     """Return the README of a results folder, in Markdown, written from its numbers alone."""
     parts = [
-        f"# {_escape(findings.title(results))}",
+        f"# {escape_markdown(findings.title(results))}",
         "<!-- Generated from results.json; the next run overwrites it. -->",
         _question(results),
         f"```sh\n{_commands(results)}\n```",
         "## Result",
-        f"**{_prose(findings.headline(results))}**",
-        _markdown(tables.main_table(results)),
-        _prose(legend(results)),
-        *filter(None, [_escape(interval_note(results))]),
-        "\n".join(f"- {_prose(sentence)}" for sentence in findings.findings(results)),
+        f"**{code_as_markdown(findings.headline(results))}**",
+        tables.main_table(results).markdown(),
+        code_as_markdown(tables.legend(results)),
+        *filter(None, [escape_markdown(interval_note(results))]),
+        "\n".join(f"- {code_as_markdown(sentence)}" for sentence in findings.findings(results)),
     ]
     if len(results.splits) > 1:
         others = "Other test splits" if results.is_translation else "Other lengths"
-        parts += [f"### {others}", _markdown(tables.splits_table(results))]
+        parts += [f"### {others}", tables.splits_table(results).markdown()]
     for name in results.against:
         parts += [
-            f"### Compared with {_escape(name)}",
-            _markdown(tables.against_table(results, name)),
+            f"### Compared with {escape_markdown(name)}",
+            tables.against_table(results, name).markdown(),
             f"p is corrected (Holm) for all comparisons with `{name}` on the same "
             "split; the interval is not corrected.",
         ]
     drawn = pictures_of(results) if pictures else {}
     for name in pictures:
-        shown, how = (_escape(text) for text in _CAPTIONS[name.partition(".")[0]])
+        shown, how = (escape_markdown(text) for text in _CAPTIONS[name.partition(".")[0]])
         alt = drawn[name].alt if name in drawn else shown
         both = picture_html(name, FORM, alt)
         picture = f"![{shown}]({name})" if name == FORMER_ATTENTION else both
@@ -96,18 +90,17 @@ def readme(results: Results, pictures: list[str]) -> str:
             how += "; weights of linear attention outside 0 to 1 are drawn as 0 or 1"
         parts.append(f"{picture}\n\n{shown}: {how}.")
     parts += _by_length(results)
-    parts += ["## Every run", TIMES, _markdown(tables.runs_table(results))]
+    parts += ["## Every run", TIMES, tables.runs_table(results).markdown()]
     parts += _sweep(results)
-    data = "Corpus" if results.is_translation else "Task"
-    parts += [f"## {data}", _facts(provenance.corpus_facts(results))]
-    parts += ["## Conditions", _facts(provenance.conditions(results))]
-    each = (
-        "for each sentence the counts from which BLEU is computed"
-        if results.is_translation
-        else "each test example's score"
-    )
+    data, scores = "Task", "each test example's score"
+    if results.is_translation:
+        data, scores = "Corpus", "for each sentence the counts from which BLEU is computed"
     parts += [
-        f"`results.json` has the full config; `encodings.zip` has the loss curves and {each}."
+        f"## {data}",
+        _facts(provenance.corpus_facts(results)),
+        "## Conditions",
+        _facts(provenance.conditions(results)),
+        f"`results.json` has the full config; `encodings.zip` has the loss curves and {scores}.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -115,12 +108,12 @@ def readme(results: Results, pictures: list[str]) -> str:
 def with_excerpt(text: str, name: str, results: Results) -> str:
     """Return a README's text with these results' headline and table between the marks of `name`."""
     marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
-    table = _means_table(results)
-    body = f"{_prose(findings.headline(results))}\n\n{_markdown(table)}\n"
+    table = _means_table(results).markdown()
+    body = f"{code_as_markdown(findings.headline(results))}\n\n{table}\n"
     if note := interval_note(results):
-        body += f"\n{_escape(note)}\n"
-    new, found = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
-    if not found:
+        body += f"\n{escape_markdown(note)}\n"
+    new, replaced = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
+    if not replaced:
         raise ValueError(f"the README has no marks <!-- result: {name} --> and <!-- end -->")
     return new
 
@@ -130,26 +123,25 @@ def _means_table(results: Results) -> Table:
     table = tables.main_table(results)
     verdict = table.columns.index("verdict")
     shown = (0, 1, verdict - 3, verdict - 2, verdict)  # name, score, difference, interval, verdict
-    rows = tuple(tuple(TableCell(row[i].main) for i in shown) for row in table.rows)
-    return Table(tuple(table.columns[i] for i in shown), rows)
+    return Table(
+        [table.columns[i] for i in shown], [[row[i].text for i in shown] for row in table.cells()]
+    )
 
 
 def _question(results: Results) -> str:
     rows, corpus = results.encodings, results.corpus
-    names = code_list(row.name for row in rows)
-    seeds = seeds_each(rows)
+    trained = f"with each encoding ({code_list(row.name for row in rows)}), "
+    trained += f"{findings.seeds_each(rows)} each. {_others(results)}"
     if not isinstance(corpus, TranslationCorpus):
-        return _prose(
+        return code_as_markdown(
             f"Task: {findings.task_description(results)}. Question: how does the position "
-            f"encoding affect the score? The same model was trained with each encoding "
-            f"({names}), {seeds} each. {_others(results)}"
+            f"encoding affect the score? The same model was trained {trained}"
         )
-    train = format_count(corpus.pairs["train"], "sentence pair")
-    return _prose(
+    pairs = format_count(corpus.pairs["train"], "sentence pair")
+    return code_as_markdown(
         f"Question: how does the position encoding affect translation from "
         f"{language_name(corpus.source)} to {language_name(corpus.target)}? The same "
-        f"model was trained on {train} of the corpus {code(corpus.name)} with each encoding "
-        f"({names}), {seeds} each. {_others(results)}"
+        f"model was trained on {pairs} of the corpus {code(corpus.name)} {trained}"
     )
 
 
@@ -161,7 +153,7 @@ def _commands(results: Results) -> str:
 
 def _others(results: Results) -> str:
     text = "All other settings are the same."
-    if tuned.is_tuned(results):
+    if tables.is_tuned(results):
         fields = code_list(results.config.sweep)
         verb = "was" if len(results.config.sweep) == 1 else "were"
         text = f"For each encoding, {fields} {verb} tuned; all other settings are the same."
@@ -179,50 +171,24 @@ def _others(results: Results) -> str:
 def _by_length(results: Results) -> list[str]:
     if results.is_translation:
         parts = ["## By sentence length"]
-        for each in results.splits:
-            table = _markdown(tables.length_table(results, each))
-            parts += [f"`{each}`, by the number of words in the source:", table]
+        for split in results.splits:
+            table = tables.length_table(results, split).markdown()
+            parts += [f"`{split}`, by the number of words in the source:", table]
         return parts
     if len(results.splits) == 1:
         return []
-    return ["## By length", _markdown(tables.multiples_table(results))]
+    return ["## By length", tables.multiples_table(results).markdown()]
 
 
 def _sweep(results: Results) -> list[str]:
-    if not tuned.is_tuned(results):
+    if not tables.is_tuned(results):
         return []
-    tried = (tuned.training_trials(results), tuned.decoding_trials(results))
     return [
         "## Settings of each encoding",
-        _prose(" ".join(tuned.sentences(results))),
-        *(_markdown(table) for table in tried if table is not None),
+        code_as_markdown(tables.how_tuned(results)),
+        *(table.markdown() for table in tables.trials_tables(results).values()),
     ]
 
 
-def _markdown(table: Table) -> str:
-    lines = [tuple(map(_escape, table.columns))]
-    lines.append(tuple("---" if i == 0 else "--:" for i in range(len(table.columns))))
-    lines += [tuple(_markdown_cell(cell) for cell in row) for row in table.rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _markdown_cell(cell: TableCell) -> str:
-    seeds = f"<br><sub>{_escape(' · '.join(cell.seeds))}</sub>" if cell.seeds else ""
-    return f"{_escape(cell.main)}{seeds}"
-
-
 def _facts(facts: list[tuple[str, str]]) -> str:
-    return "\n".join(f"- {_escape(name)}: {_escape(text)}" for name, text in facts)
-
-
-def _prose(text: str) -> str:
-    """Escape a sentence, except the names that are marked as code."""
-    parts = text.split("`")
-    return "".join(f"`{part}`" if i % 2 else _escape(part) for i, part in enumerate(parts))
-
-
-def _escape(text: str) -> str:
-    """Escape the signs that are markup in Markdown or HTML."""
-    for sign in "\\`*[]|":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "\n".join(f"- {escape_markdown(name)}: {escape_markdown(text)}" for name, text in facts)

@@ -51,8 +51,8 @@ def spread(values: list[float | None]) -> Facts:
 
 
 def _of_split(scores: Sequence[Facts], keys: Collection[str]) -> Facts:
-    summary: Facts = {key: spread([each.get(key) for each in scores]) for key in keys}
-    reasons = [each["no_result"] for each in scores if "no_result" in each]
+    summary: Facts = {key: spread([of_cell.get(key) for of_cell in scores]) for key in keys}
+    reasons = [of_cell["no_result"] for of_cell in scores if "no_result" in of_cell]
     return summary | ({"no_result": reasons[0]} if reasons else {})
 
 
@@ -80,31 +80,33 @@ def with_verdicts(results: Results, against: Sequence[str] = ()) -> Results:
     names = [row.name for row in results.encodings]
     against = [name for name in dict.fromkeys(against) if name != names[0]]
     check_against(against, names)
-    rows = _without_untrained(results)
-    metric = CLASSES[results.task].tested_metric
-    assert metric.score is not None
-    summaries = [dict(row.summary) for row in rows]
+    results = results.with_changes(encodings=tuple(_without_untrained(results)))
+    summaries = [dict(row.summary) for row in results.encodings]
     for split in results.splits:
-        systems = [_statistics(results, row, split) for row in rows]
-        for place in (0, *map(names.index, against)):
-            versus = compare_with(
-                place,
-                systems,
-                metric.score,
-                higher_is_better=metric.higher_is_better,
-            )
-            for summary, test in zip(summaries, versus, strict=True):
-                tested = None if test is None else Verdict(**asdict(test))
-                if place == 0:
-                    summary[split] = summary[split].with_changes(versus_first=tested)
+        for reference in (names[0], *against):
+            tests = tests_against(results, reference, split)
+            for summary, test in zip(summaries, tests, strict=True):
+                if reference == names[0]:
+                    summary[split] = summary[split].with_changes(versus_first=test)
                 else:
-                    tests = {**summary[split].versus, names[place]: tested}
-                    summary[split] = summary[split].with_changes(versus=tests)
-    judged = zip(rows, summaries, strict=True)
+                    versus = {**summary[split].versus, reference: test}
+                    summary[split] = summary[split].with_changes(versus=versus)
+    judged = zip(results.encodings, summaries, strict=True)
     return results.with_changes(
         against=tuple(against),
         encodings=tuple(row.with_changes(summary=summary) for row, summary in judged),
     )
+
+
+def tests_against(results: Results, reference: str, split: str) -> list[Verdict | None]:
+    """Return the test of each encoding against the reference on a split; None without a test."""
+    metric = CLASSES[results.task].tested_metric
+    assert metric.score is not None
+    place = [row.name for row in results.encodings].index(reference)
+    systems = [_statistics(results, row, split) for row in results.encodings]
+    higher = metric.higher_is_better
+    tests = compare_with(place, systems, metric.score, higher_is_better=higher)
+    return [None if test is None else Verdict(**asdict(test)) for test in tests]
 
 
 def _statistics(results: Results, row: EncodingResults, split: str) -> Tensor | None:

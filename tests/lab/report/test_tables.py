@@ -1,10 +1,10 @@
-"""Reports of a sweep: every trial, the choice, and how much tuning changes a difference."""
+"""Tables of a sweep: every trial, the choice, and how much tuning changes a difference."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from ropewalk.lab.report import tuned
+from ropewalk.lab.report.tables import how_tuned, is_tuned, trials_tables
 from ropewalk.lab.results import CellResults, DecodingTrial, EncodingResults, Results, Trial
 
 
@@ -49,15 +49,18 @@ def results(*rows, **sweep):
     )
 
 
+LOSSES, PENALTIES = (3.0, 2.0, 2.5), {0.6: 39.0, 1.0: 40.25, 1.4: 40.0}
+
+
 def texts(table):
-    return [[cell.main for cell in line] for line in table.rows]
+    return [[cell.text for cell in line] for line in table.cells()]
 
 
 def test_each_trial_stands_in_the_table_and_what_tuning_changes():
-    table = tuned.training_trials(
-        results(row("a", (3.0, 2.0, 2.5), 0.002), row("b", (1.5, 1.9, None), 0.001))
-    )
-    assert table.columns[4:6] == ("chosen", "difference from a, both with learning_rate=0.002")
+    (table,) = trials_tables(
+        results(row("a", LOSSES, 0.002), row("b", (1.5, 1.9, None), 0.001))
+    ).values()
+    assert table.columns[4:6] == ["chosen", "difference from a, both with learning_rate=0.002"]
     assert texts(table) == [
         ["a", "3.000", "2.000", "2.500", "learning_rate=0.002", "–", "–", "–"],
         [
@@ -72,62 +75,50 @@ def test_each_trial_stands_in_the_table_and_what_tuning_changes():
     [((1.5, None, 2.0), ["diverged", "−0.500", "–"]), ((None, None, None), ["–", "–", "–"])],
 )
 def test_a_diverged_trial_has_no_gap(losses, gaps):
-    table = tuned.training_trials(
-        results(row("a", (3.0, 2.0, 2.5), 0.002), row("b", losses, 0.001))
-    )
+    (table,) = trials_tables(results(row("a", LOSSES, 0.002), row("b", losses, 0.001))).values()
     assert texts(table)[1][-3:] == gaps
 
 
-def test_one_encoding_has_no_gap():
-    table = tuned.training_trials(results(row("a", (3.0, 2.0, 2.5), 0.002)))
-    assert table.columns[-1] == "chosen"
-
-
-def test_decoding_shows_score_and_brevity_penalty():
-    given = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
-    table = tuned.decoding_trials(results(given, length_penalty=[0.6, 1.0, 1.4]))
-    assert texts(table) == [
+def test_one_encoding_has_no_gap_and_decoding_shows_score_and_brevity_penalty():
+    training, decoding = trials_tables(results(row("a", LOSSES, 0.002, PENALTIES))).values()
+    assert training.columns[-1] == "chosen"
+    assert texts(decoding) == [
         ["a", "39.00 (0.980)", "40.25 (0.980)", "40.00 (0.980)", "length_penalty=1.0"]
     ]
 
 
-def test_a_choice_at_an_end_is_said():
-    """Fails if nothing warns that the best value is at an end of the grid."""
-    inside = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
-    at_end = row("b", (3.0, 2.0, 1.5), 0.004, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
-    said = tuned.sentences(results(inside, at_end, length_penalty=[0.6, 1.0, 1.4]))
-    ends = [sentence for sentence in said if "at an end" in sentence]
-    assert ends == [
+def test_a_choice_at_an_end_is_said_where_a_better_value_may_lie_beyond():
+    """Fails if nothing warns that the best value is at an end of the grid; or if a better one is
+    suggested beyond length_penalty=0, or beyond a grid of two.
+    """
+    rows = [row("a", LOSSES, 0.002, PENALTIES), row("b", (3.0, 2.0, 1.5), 0.004, PENALTIES)]
+    said = how_tuned(results(*rows, length_penalty=[0.6, 1.0, 1.4]))
+    assert said.endswith(
         "For `b`, the chosen learning_rate is at an end of the range that was tried, 0.001 to "
         "0.004: a better value may lie beyond it."
-    ]
-
-
-def test_no_end_is_said_of_what_has_no_value_below_nor_of_two_values():
-    """Fails if a better value is suggested beyond length_penalty=0, or beyond a grid of two."""
-    least = row("a", (3.0, 2.0, 2.5), 0.002, {0.0: 41.0, 1.0: 40.25, 1.4: 40.0})
-    said = tuned.sentences(results(least, length_penalty=[0.0, 1.0, 1.4]))
-    two = row("a", (3.0, 2.0, 2.5), 0.002, {1.0: 40.25, 1.4: 40.0})
-    said += tuned.sentences(results(two, length_penalty=[1.0, 1.4]))
-    assert not [sentence for sentence in said if "at an end" in sentence]
+    )
+    assert said.count("at an end") == 1
+    for grid in ([0.0, 1.0, 1.4], [1.0, 1.4]):
+        penalties = dict(zip(grid, (41.0, 40.0, 39.0), strict=False))
+        least = row("a", LOSSES, 0.002, penalties)
+        assert "at an end" not in how_tuned(results(least, length_penalty=grid))
 
 
 def test_a_swept_size_is_said_to_be_unequal():
-    given = row("a", (3.0, 2.0, 2.5), 0.002)
+    given = row("a", LOSSES, 0.002)
     given["settings"]["width"] = 64
-    said = " ".join(tuned.sentences(results(given, width=[32, 64])))
+    said = how_tuned(results(given, width=[32, 64]))
     assert "Encodings that differ in the chosen width also differ in size or training" in said
 
 
 def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():
-    given = row("a", (3.0, 2.0, 2.5), 0.002, {0.6: 39.0, 1.0: 40.25, 1.4: 40.0})
+    given = row("a", LOSSES, 0.002, PENALTIES)
     given["seeds"].append(3)
-    said = " ".join(tuned.sentences(results(given, length_penalty=[0.6, 1.0, 1.4])))
+    said = how_tuned(results(given, length_penalty=[0.6, 1.0, 1.4]))
     assert "the mean BLEU of 2 seeds" in said
 
 
 def test_results_without_a_sweep_say_nothing():
     plain = results({"name": "a", "seeds": []})
-    assert not tuned.is_tuned(plain)
-    assert tuned.training_trials(plain) is None
-    assert tuned.decoding_trials(plain) is None
+    assert not is_tuned(plain)
+    assert trials_tables(plain) == {}
