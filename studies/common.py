@@ -1,4 +1,4 @@
-"""Common parts of the studies: their folder, tables in Markdown, and writing of results."""
+"""Common parts of the studies: their folder, and writing of results."""
 
 from __future__ import annotations
 
@@ -82,9 +82,3 @@ def write_pictures(folder: Path, pictures: Mapping[str, Picture]) -> None:
 def shown(stem: str, picture: Picture) -> str:
     """Return what a README says to show one of these pictures."""
     return picture_html(stem, FORM, picture.alt)
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, with all columns except the first right-aligned."""
-    rule = ["---", *["--:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))

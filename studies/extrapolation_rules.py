@@ -8,13 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from common import Facts, markdown_table
+from common import Facts
 
 from ropewalk.files import write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model
-from ropewalk.lab.report.formats import digits_of_difference, format_number, format_p_value
+from ropewalk.lab.report.formats import (
+    digits_of_difference,
+    format_number,
+    format_p_value,
+    markdown_table,
+)
 from ropewalk.lab.results import MetricFacts, Verdict, read_results
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks import Task, open_task

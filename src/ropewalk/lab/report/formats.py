@@ -209,9 +209,15 @@ def _kind(is_name: bool) -> str:
     return ' class="name"' * is_name
 
 
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Return a table in Markdown of cells that are Markdown; `left` columns are left-aligned."""
-    rule = ["---"] * left + ["--:"] * (len(columns) - left)
+def markdown_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool] | None = None
+) -> str:
+    """Return a table in Markdown of cells that are Markdown.
+
+    numbers: which columns are aligned to the right; by default all but the first.
+    """
+    right = [place > 0 for place in range(len(columns))] if numbers is None else numbers
+    rule = ["--:" if is_number else "---" for is_number in right]
     return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
 
 
