@@ -1,13 +1,26 @@
-"""Figures of the page, read back: these fail if the drawn numbers differ from the given ones."""
+"""Figures of the page, read back, and the page's JSON and colors.
+
+These fail if drawn numbers differ from the given ones, if JSON can end its script element, or if
+colors and pictures are not those of the schemes.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ropewalk.figures import interactive
-from ropewalk.figures.drawing import style
+from ropewalk.figures.drawing import DARK, LIGHT, style
+from ropewalk.figures.interactive import scheme_css, script_json
+from ropewalk.figures.picture import picture_html
 from ropewalk.figures.plot_data import Curve, Outcome
 
+LEAVES = st.text() | st.floats() | st.none()
 OUTCOMES = {
     "sinusoidal": Outcome((36.5, 37.9), 37.2),
     "rotary": Outcome((39.0, None), None, (2.4, 1.1, 3.7)),
@@ -34,3 +47,31 @@ def test_a_diverged_curve_ends_in_a_cross_and_out_of_the_mean():
     assert [t["y"] for t in traces] == [[3.0, 2.0], [9.0], [9.0], [3.0, 2.0]]
     assert traces[2]["marker"]["symbol"] == "x"
     assert [t["showlegend"] for t in traces] == [False, False, False, True]
+
+
+@given(st.dictionaries(st.text(), LEAVES | st.lists(LEAVES | st.dictionaries(st.text(), LEAVES))))
+def test_json_in_a_script_can_not_end_it(value):
+    text = script_json(value)
+    assert not re.search("[<>&\u2028\u2029]", text)
+    assert json.loads(text) == _without_nan(value)
+
+
+def _without_nan(value):
+    if isinstance(value, dict):
+        return {name: _without_nan(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(held) for held in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def test_the_colors_of_both_schemes_are_in_the_css():
+    light, dark = scheme_css().split("@media (prefers-color-scheme: dark)")
+    for css, scheme in ((light, LIGHT), (dark, DARK)):
+        assert dict(re.findall(r"--(\w+): (#\w+);", css)) == vars(scheme)
+
+
+def test_a_picture_in_a_page_has_both_schemes_and_its_words():
+    assert picture_html("a/b", "svg", 'x < "y"') == (
+        '<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="a/b-dark.svg">\n'
+        '  <img alt="x &lt; &quot;y&quot;" src="a/b-light.svg">\n</picture>'
+    )

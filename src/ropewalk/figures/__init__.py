@@ -32,26 +32,16 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "Curve": "plot_data",
-    "Outcome": "plot_data",
-    "Picture": "picture",
-    "angle_error": "wavelength_pictures",
-    "attention_maps": "attention_pictures",
-    "bias_by_distance": "encoding_pictures",
-    "corkscrew": "rope_pictures",
-    "cos_sin_tables": "rope_pictures",
-    "frequency_usage": "wavelength_pictures",
-    "loss_by_context": "loss_pictures",
-    "loss_curves": "loss_pictures",
-    "moved_together": "attention_pictures",
-    "pair_planes": "rope_pictures",
-    "position_similarity": "encoding_pictures",
-    "position_vectors": "encoding_pictures",
-    "score_by_distance": "attention_pictures",
-    "score_by_encoding": "score_pictures",
-    "score_by_length": "score_pictures",
-    "wavelengths_by_pair": "wavelength_pictures",
+    "attention_pictures": ("attention_maps", "moved_together", "score_by_distance"),
+    "encoding_pictures": ("bias_by_distance", "position_similarity", "position_vectors"),
+    "loss_pictures": ("loss_by_context", "loss_curves"),
+    "picture": ("Picture",),
+    "plot_data": ("Curve", "Outcome"),
+    "rope_pictures": ("corkscrew", "cos_sin_tables", "pair_planes"),
+    "score_pictures": ("score_by_encoding", "score_by_length"),
+    "wavelength_pictures": ("angle_error", "frequency_usage", "wavelengths_by_pair"),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Curve",
@@ -79,7 +69,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ropewalk.figures' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"ropewalk.figures.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"ropewalk.figures.{_HOME_OF[name]}"), name)
     return value
 
 

@@ -19,7 +19,9 @@ from ropewalk.figures.drawing import (
     calm,
     heat_map,
     legend,
+    line,
     note,
+    panels_in_rows,
     plain,
     scale,
     style,
@@ -32,8 +34,8 @@ from ropewalk.figures.plot_data import (
     Row,
     Table,
     increasing,
-    like,
     named,
+    named_rows,
     numpy,
     row,
     short,
@@ -68,8 +70,7 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
         >>> picture.alt.partition(". ")[2]
         'Largest weight of each query, mean over all queries and heads: rotary, 0.875.'
     """
-    found = {name: _stack(f"maps[{name!r}]", held) for name, held in named("maps", maps).items()}
-    blocks = {name: _block(stack) for name, stack in found.items()}
+    found = {name: _stack(f"maps[{name!r}]", stack) for name, stack in named("maps", maps).items()}
 
     def draw(scheme: Scheme) -> Figure:
         layers, heads = _most(found)
@@ -78,27 +79,24 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
         longest = max(len(line) for text in titles.values() for line in text.splitlines())
         width = max(heads * side, longest * LETTER) + 0.35
         columns = min(len(found), max(1, int(_MOST_WIDTH / width)))
-        rows = -(-len(found) // columns)
         lines = max(text.count("\n") for text in titles.values())
         tall = layers * side + 0.55 + 0.15 * lines
-        figure = blank(scheme, width * columns + 0.7, rows * tall)
-        panels = figure.subplots(rows, columns, squeeze=False)
-        for axes in panels.flat[len(found) :]:
-            axes.axis("off")
-        for place, (axes, (name, block)) in enumerate(
-            zip(panels.flat, blocks.items(), strict=False)
-        ):
-            image = heat_map(axes, scheme, block, 1.0, signed=False, root=True)
+        figure, panels = panels_in_rows(scheme, len(found), columns, width * columns + 0.7, tall)
+        for place, (axes, (name, stack)) in enumerate(zip(panels, found.items(), strict=True)):
+            image = heat_map(axes, scheme, _block(stack), 1.0, signed=False, root=True)
             image.set_cmap(image.cmap.with_extremes(bad=scheme.faint))  # the lines between maps
             title(axes, scheme, titles[name])
-            _name_maps(axes, found[name], first=place % columns == 0)
-        bar = scale(figure, panels, scheme, image, "weight")
+            _name_maps(axes, stack, first=place % columns == 0)
+        bar = scale(figure, figure.axes, scheme, image, "weight")
         bar.set_ticks([0, 0.01, 0.1, 0.25, 0.5, 1], labels=["0", "0.01", "0.1", "0.25", "0.5", "1"])
         return figure
 
     layers, heads = _most(found)
     alt = f"Attention weights of {layers} layers by {heads} heads for each encoding. "
-    told = [f"{name}, {short(round(_sharpness(stack), 3))}" for name, stack in found.items()]
+    told = []
+    for name, stack in found.items():
+        largest = [max(weights) for layer in stack for head in layer for weights in head]
+        told.append(f"{name}, {short(round(sum(largest) / len(largest), 3))}")
     alt += f"Largest weight of each query, mean over all queries and heads: {'; '.join(told)}."
     return Picture(draw, alt, {"weights": found})
 
@@ -121,17 +119,12 @@ def _stack(name: str, value: Any) -> Stack:
 def _block(stack: Stack) -> Table:
     """Return all maps of a stack as one table, with lines of nan between the maps."""
     np = numpy()
-    rows = [np.hstack(_lined(np, layer, axis=1)) for layer in stack]
-    block: Table = np.vstack(_lined(np, rows, axis=0)).tolist()
+    maps = np.asarray(stack)  # (layers, heads, rows, columns)
+    lined = np.pad(maps, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=math.nan)
+    layers, heads, tall, wide = lined.shape
+    whole = lined.transpose(0, 2, 1, 3).reshape(layers * tall, heads * wide)
+    block: Table = whole[:-1, :-1].tolist()
     return block
-
-
-def _lined(np: Any, parts: Sequence[Any], axis: int) -> list[Any]:
-    arrays = [np.asarray(part) for part in parts]
-    shape = list(arrays[0].shape)
-    shape[axis] = 1
-    gap = np.full(shape, math.nan)
-    return [each for array in arrays for each in (gap, array)][1:]
 
 
 def _name_maps(axes: Axes, stack: Stack, *, first: bool) -> None:
@@ -156,12 +149,6 @@ def _most(found: Mapping[str, Stack]) -> tuple[int, int]:
 def _broken(name: str, width: float) -> str:
     """Return a name that is too long for its block with a line for each of its arguments."""
     return name if len(name) * LETTER <= width else name.replace(",", ",\n")
-
-
-def _sharpness(stack: Stack) -> float:
-    """Return the mean over heads and queries of a query's largest weight."""
-    largest: Row = [max(weights) for layer in stack for head in layer for weights in head]
-    return sum(largest) / len(largest)
 
 
 MOST_STARTS = 24
@@ -215,23 +202,21 @@ def score_by_distance(
             for (a, b), f in zip(parts, speeds, strict=True)
         ]
         scores[alone] = by_pair[pair]
-        scores[every] = [sum(each) for each in zip(*by_pair, strict=True)]
-    for name, held in named("measured", measured).items() if measured is not None else ():
-        if name in scores:
+        scores[every] = [sum(parts) for parts in zip(*by_pair, strict=True)]
+    if measured is not None:
+        rows = named_rows("measured", measured, "distances", away)
+        for name in rows.keys() & scores.keys():
             raise ValueError(f"measured must not use the name of a line of the rope, got {name!r}")
-        found = row(f"measured[{name!r}]", held)
-        scores[name] = like(f"measured[{name!r}]", found, "distances", away)
+        scores |= rows
 
     def draw(scheme: Scheme) -> Figure:
         figure = blank(scheme, 7.0, 3.8)
         axes = figure.subplots()
         looks = [(COLORS[1], "-", 0.9), (COLORS[0], "-", 2.0), (COLORS[2], "--", 1.6)]
-        for place, (name, held) in enumerate(scores.items()):
-            other = style(place)
-            color, dashes, wide = (
-                looks[place] if place < len(looks) else (other.color, other.line, 1.6)
-            )
-            axes.plot(away, held, dashes, color=color, linewidth=wide, label=plain(name))
+        others = (style(place) for place in range(len(looks), len(scores)))
+        looks += [(other.color, other.line, 1.6) for other in others]
+        for (color, dashes, wide), (name, ys) in zip(looks, scores.items(), strict=False):
+            axes.plot(away, ys, dashes, color=color, linewidth=wide, label=plain(name))
         title(axes, scheme, "")
         axes.set_xlabel("distance in positions")
         axes.set_ylabel("score, share of that at distance 0" if q is None else "score")
@@ -240,9 +225,9 @@ def score_by_distance(
         return figure
 
     told = [
-        f"{name}, {short(held[0])} at {short(away[0])}, {short(held[-1])} at {short(away[-1])}, "
-        f"overall {span(held)}"
-        for name, held in scores.items()
+        f"{name}, {short(ys[0])} at {short(away[0])}, {short(ys[-1])} at {short(away[-1])}, "
+        f"overall {span(ys)}"
+        for name, ys in scores.items()
     ]
     unit = ", relative to distance 0" if q is None else ""
     alt = (
@@ -288,22 +273,15 @@ def moved_together(
     check_int("gap", gap, 1)
     if len(words) != 2 or isinstance(words, str):
         raise ValueError(f"words must be two words, got {shown(words)}")
-    found = {
-        name: like(f"scores[{name!r}]", row(f"scores[{name!r}]", held), "starts", places)
-        for name, held in named("scores", scores).items()
-    }
+    found = named_rows("scores", scores, "starts", places)
 
     def draw(scheme: Scheme) -> Figure:
         figure = blank(scheme, 7.4, 1.5 + 0.2 * len(places))
         left, right = figure.subplots(1, 2, width_ratios=(3, 2), sharey=True)
         _sentences(left, scheme, places, gap, words)
-        rows = list(range(len(places)))
+        rows: Row = [*range(len(places))]
         for place, (name, held) in enumerate(found.items()):
-            look = style(place)
-            right.plot(
-                held, rows, look.line, color=look.color, marker=look.marker, markersize=4,
-                linewidth=1.2, label=plain(name),
-            )  # fmt: skip
+            line(right, place, held, rows, name, width=1.2)
         title(right, scheme, "")
         right.set_xlabel("score of the two words")
         legend(right, scheme, room=46)

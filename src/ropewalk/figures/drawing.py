@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.plot_data import Table, numpy
+from ropewalk.figures.plot_data import Row, Table, numpy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,6 +93,17 @@ def style(place: int) -> Style:
     return Style(COLORS[place % len(COLORS)], symbol, marker, dash, line)
 
 
+def line(
+    axes: Axes, place: int, xs: Row, ys: Row, name: str, width: float = 1.5, *, label: str = ""
+) -> None:
+    """Draw numbers as a line with markers in the style of a place, for the legend or `label`."""
+    look = style(place)
+    axes.plot(
+        xs, ys, look.line, color=look.color, marker=look.marker, markersize=4, linewidth=width,
+        label=label or plain(name),
+    )  # fmt: skip
+
+
 LETTER = 0.07  # inches, of a name's letter in a legend, at a tick or in a title
 
 
@@ -105,6 +116,24 @@ def blank(scheme: Scheme, width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained", facecolor=scheme.page)
+
+
+def panels_in_rows(
+    scheme: Scheme,
+    count: int,
+    columns: int,
+    width: float,
+    height: float,
+    room: float = 0.0,
+    **more: Any,
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels in rows of this height, with some room around them all."""
+    rows = -(-count // columns)
+    figure = blank(scheme, width, height * rows + room)
+    panels = figure.subplots(rows, columns, squeeze=False, **more).flatten()
+    for axes in panels[count:]:
+        axes.axis("off")
+    return figure, list(panels[:count])
 
 
 def calm(axes: Axes, scheme: Scheme) -> None:
@@ -136,8 +165,12 @@ def legend(axes: Axes, scheme: Scheme, room: int = 88) -> None:
     """Name the lines of a panel above it, in as many columns as `room` characters allow."""
     names = axes.get_legend_handles_labels()[1]
     columns = max(1, min(len(names), room // (max(map(len, names)) + 6)))
-    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **look)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **legend_look(scheme))
+
+
+def legend_look(scheme: Scheme) -> dict[str, Any]:
+    """Return how matplotlib draws a legend."""
+    return {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
 
 
 def names_beside(figure: Figure, panels: Sequence[Axes], scheme: Scheme) -> None:
@@ -146,8 +179,7 @@ def names_beside(figure: Figure, panels: Sequence[Axes], scheme: Scheme) -> None
     for axes in panels:
         for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
             lines.setdefault(name, line)
-    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
-    look["handlelength"] = 3.2  # a full period of the longest dashes
+    look = legend_look(scheme) | {"handlelength": 3.2}  # a full period of the longest dashes
     figure.legend(lines.values(), lines.keys(), loc="outside right upper", **look)
 
 

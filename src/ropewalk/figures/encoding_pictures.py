@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ropewalk.figures.drawing import COLORS, Scheme, blank, calm, heat_map, scale, style, title
+from ropewalk.figures.drawing import (
+    Scheme,
+    calm,
+    heat_map,
+    legend_look,
+    panels_in_rows,
+    scale,
+    style,
+    title,
+)
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     MOST_SHADES,
@@ -17,6 +26,7 @@ from ropewalk.figures.plot_data import (
     increasing,
     like,
     named,
+    named_tables,
     numpy,
     short,
     span,
@@ -50,8 +60,11 @@ def position_vectors(vectors: Mapping[str, Matrix]) -> Picture:
         >>> picture.data["vectors"]["binary"][6][:4]
         [0.0, 1.0, 1.0, 0.0]
     """
-    found = {n: table(f"vectors[{n!r}]", v) for n, v in named("vectors", vectors).items()}
-    ends = {name: _range(rows) for name, rows in found.items()}
+    found = named_tables("vectors", vectors)
+    ends = {
+        name: [end(number for row in rows for number in row) for end in (min, max)]
+        for name, rows in found.items()
+    }
 
     def draw(scheme: Scheme) -> Figure:
         figure, panels = _panels(scheme, len(found), 2.1, 3.9)
@@ -68,7 +81,7 @@ def position_vectors(vectors: Mapping[str, Matrix]) -> Picture:
         return figure
 
     told = [
-        f"{name}, {len(rows)} positions by {len(rows[0])} columns, {span([*ends[name]])}"
+        f"{name}, {len(rows)} positions by {len(rows[0])} columns, {span(ends[name])}"
         for name, rows in found.items()
     ]
     alt = "Vectors of positions as shades, each panel with its own scale. "
@@ -95,8 +108,8 @@ def position_similarity(vectors: Mapping[str, Matrix]) -> Picture:
     """
     np = numpy()
     similarity: dict[str, Table] = {}
-    for name, held in named("vectors", vectors).items():
-        rows = np.asarray(table(f"vectors[{name!r}]", held))
+    for name, numbers in named("vectors", vectors).items():
+        rows = np.asarray(table(f"vectors[{name!r}]", numbers))
         if len(rows) ** 2 > MOST_SHADES:
             raise ValueError(
                 f"vectors[{name!r}] must have at most {math.isqrt(MOST_SHADES):,} positions, got "
@@ -143,7 +156,7 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
         >>> picture.data["biases"]["ALiBi"][0][:4]
         [0.0, -0.25, -0.5, -0.75]
     """
-    found = {n: table(f"biases[{n!r}]", b) for n, b in named("biases", biases).items()}
+    found = named_tables("biases", biases)
     longest = max(len(heads[0]) for heads in found.values())
     away = [float(d) for d in range(longest)]
     if distances is not None:
@@ -153,29 +166,26 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
 
     def draw(scheme: Scheme) -> Figure:
         columns = min(2, len(found))
-        rows = -(-len(found) // columns)
-        figure = blank(scheme, 3.6 * columns, 2.2 * rows + 0.4)
-        panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
-        for place, axes in enumerate(panels.flat):
-            axes.axis("off") if place >= len(found) else None
-        for axes, (name, heads) in zip(panels.flat, found.items(), strict=False):
+        width = 3.6 * columns
+        figure, panels = panels_in_rows(scheme, len(found), columns, width, 2.2, 0.4, sharex=True)
+        for axes, (name, heads) in zip(panels, found.items(), strict=True):
             _bias_panel(axes, scheme, name, heads, away)
-        for axes in panels[:, 0]:
+        for axes in panels[::columns]:
             axes.set_ylabel("added to the score")
-        for place in range(max(0, len(found) - columns), len(found)):
-            panels.flat[place].set_xlabel("distance in positions")
-            panels.flat[place].tick_params(labelbottom=True)
+        for axes in panels[-columns:]:
+            axes.set_xlabel("distance in positions")
+            axes.tick_params(labelbottom=True)
         most = max(found.values(), key=len)
         if 1 < len(most) <= _MOST_NAMED:
-            names = panels.flat[list(found.values()).index(most)].get_legend_handles_labels()
-            look = {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
+            names = panels[list(found.values()).index(most)].get_legend_handles_labels()
+            look = legend_look(scheme)
             figure.legend(*names, loc="outside upper left", ncols=len(most), **look)
         return figure
 
     told = [
         f"{name}, {len(heads)} head{'s' if len(heads) > 1 else ''}: "
-        f"{_spread(heads, 0)} at distance {short(away[0])}, "
-        f"{_spread(heads, -1)} at {short(away[-1])}"
+        f"{span([head[0] for head in heads])} at distance {short(away[0])}, "
+        f"{span([head[-1] for head in heads])} at {short(away[-1])}"
         for name, heads in found.items()
     ]
     alt = f"What encodings add to a score by distance in positions. The panels: {'; '.join(told)}."
@@ -183,43 +193,24 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
 
 
 def _bias_panel(axes: Axes, scheme: Scheme, name: str, heads: Table, away: Row) -> None:
-    for place, held in enumerate(heads):
-        look = style(place)
-        color = look.color if len(heads) <= _MOST_NAMED else COLORS[0]
-        line = look.line if len(heads) <= _MOST_NAMED else "-"
-        axes.plot(away, held, line, color=color, linewidth=1.4, label=f"head {place}")
-    title(axes, scheme, name if len(heads) <= _MOST_NAMED else f"{name}, {len(heads)} heads")
+    few = len(heads) <= _MOST_NAMED
+    for place, biases in enumerate(heads):
+        look = style(place if few else 0)
+        axes.plot(away, biases, look.line, color=look.color, linewidth=1.4, label=f"head {place}")
+    title(axes, scheme, name if few else f"{name}, {len(heads)} heads")
     calm(axes, scheme)
 
 
 def _panels(
     scheme: Scheme, count: int, width: float, height: float, more: float = 0.0
-) -> tuple[Figure, Any]:
+) -> tuple[Figure, list[Axes]]:
     """Return a figure and its panels, up to 4 next to each other, or rows of 3."""
     columns = count if count <= 4 else 3
-    rows = -(-count // columns)
-    figure = blank(scheme, max(3.0, width * columns + more), height * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    for axes in panels[count:]:
-        axes.axis("off")
-    return figure, panels[:count]
-
-
-def _spread(heads: Table, place: int) -> str:
-    """Return the least and the largest bias of all heads at a distance, in words."""
-    return span([head[place] for head in heads])
-
-
-def _range(rows: Table) -> tuple[float, float]:
-    numbers = [number for each in rows for number in each]
-    return min(numbers), max(numbers)
+    return panels_in_rows(scheme, count, columns, max(3.0, width * columns + more), height)
 
 
 def _mean_diagonal(rows: Table, away: int) -> str:
     """Return the mean similarity of positions so far apart, in words."""
-    known: Row = [
-        rows[place][place + away]
-        for place in range(len(rows) - away)
-        if not math.isnan(rows[place][place + away])
-    ]
+    diagonal = [rows[place][place + away] for place in range(len(rows) - away)]
+    known = [number for number in diagonal if not math.isnan(number)]
     return short(round(sum(known) / len(known), 3)) if known else "undefined"

@@ -135,19 +135,10 @@ def score_by_length(
         look, moved = style(place), shift(place, len(scores))
         xs = [i + moved for i in range(len(bins))]
         means = means_by_length(seeds)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": _plotly_text(name),
-                "legendgroup": name,
-                "x": xs,
-                "y": means,
-                "line": {"color": look.color, "dash": look.dash, "width": 2},
-                "marker": {"color": look.color, "symbol": look.symbol, "size": 9},
-                "hovertemplate": f"{_plotly_text(name)}, mean: %{{y:,.4~g}}<extra></extra>",
-            }
-        )
+        line = {"color": look.color, "dash": look.dash, "width": 2}
+        marker = {"color": look.color, "symbol": look.symbol, "size": 9}
+        hover = "mean: %{y:,.4~g}"
+        data.append(_trace(name, "lines+markers", xs, means, marker, hover, True, line=line))
         dots = [
             (x, y) for values in seeds for x, y in zip(xs, values, strict=True) if y is not None
         ]
@@ -227,11 +218,12 @@ def _point(name: str, x: float, y: float, marker: Spec, hover: str) -> Spec:
 def _trace(
     name: str,
     mode: str,
-    xs: list[float],
-    ys: list[float],
+    xs: Sequence[float],
+    ys: Sequence[float | None],
     marker: Spec,
     hover: str,
-    **more: float,
+    in_legend: bool = False,
+    **more: Any,
 ) -> Spec:
     """Draw points of an encoding; the encoding's entry in the legend shows and hides them."""
     return {
@@ -239,7 +231,7 @@ def _trace(
         "mode": mode,
         "name": _plotly_text(name),
         "legendgroup": name,
-        "showlegend": False,
+        **({} if in_legend else {"showlegend": False}),
         "x": xs,
         "y": ys,
         **more,

@@ -12,6 +12,7 @@ from ropewalk.figures.drawing import (
     blank,
     calm,
     legend,
+    line,
     names_beside,
     note,
     plain,
@@ -29,6 +30,7 @@ from ropewalk.figures.plot_data import (
     like,
     mean_curve,
     named,
+    named_rows,
     positive,
     row,
     short,
@@ -175,8 +177,8 @@ def loss_by_context(
     """
     grid = positive("contexts", contexts, least=2)
     increasing("contexts", grid)
-    found = _rows("losses", losses, "contexts", grid)
-    bars = {} if halves is None else _rows("halves", halves, "contexts", grid)
+    found = named_rows("losses", losses, "contexts", grid)
+    bars = {} if halves is None else named_rows("halves", halves, "contexts", grid)
     for name in bars:
         if name not in found:
             raise ValueError(f"halves must have names of losses, got {name!r}")
@@ -186,11 +188,8 @@ def loss_by_context(
         check_number("original", original)
     if (offsets is None) != (changes is None):
         raise ValueError("offsets and changes must be given together, got only one of them")
-    moved: Row = []
-    moves: dict[str, Row] = {}
-    if changes is not None:
-        moved = positive("offsets", increasing("offsets", offsets))
-        moves = _rows("changes", changes, "offsets", moved)
+    moved = [] if offsets is None else positive("offsets", increasing("offsets", offsets))
+    moves = {} if changes is None else named_rows("changes", changes, "offsets", moved)
 
     def draw(scheme: Scheme) -> Figure:
         figure = blank(scheme, 8.0 if moves else 6.4, 3.8)
@@ -203,11 +202,14 @@ def loss_by_context(
             _by_offset(panels[1], scheme, moved, moves, list(found))
         return figure
 
-    said = f"Loss by tokens of context{f', minus {relative_to}' if relative_to else ''}."
-    lines = "; ".join(f"{name}, {_told(grid, held)}" for name, held in found.items())
-    alt = f"{said} The lines: {lines}."
+    lines = [
+        ", ".join([name, *(f"{short(y)} at {short(x)}" for x, y in zip(grid, ys, strict=True))])
+        for name, ys in found.items()
+    ]
+    alt = f"Loss by tokens of context{f', minus {relative_to}' if relative_to else ''}. "
+    alt += f"The lines: {'; '.join(lines)}."
     if moves:
-        told = "; ".join(f"{name}, {short(max(held))}" for name, held in moves.items())
+        told = "; ".join(f"{name}, {short(max(ys))}" for name, ys in moves.items())
         alt += (
             f" The largest change of a token's loss if positions move by up to "
             f"{short(moved[-1])}: {told}."
@@ -250,13 +252,9 @@ def _by_offset(
 ) -> None:
     more = [name for name in changes if name not in names]
     for name, held in changes.items():
-        look = style([*names, *more].index(name))
-        drawn = [max(each, SMALLEST) for each in held]
-        label = plain(name) if name in more else "_"  # the other panel names the rest
-        axes.plot(
-            offsets, drawn, look.line, color=look.color, marker=look.marker, markersize=4,
-            linewidth=1.5, label=label,
-        )  # fmt: skip
+        label = "" if name in more else "_"  # the other panel names the rest
+        drawn = [max(change, SMALLEST) for change in held]
+        line(axes, [*names, *more].index(name), offsets, drawn, name, label=label)
     title(axes, scheme, "")
     axes.set_xscale("log", base=2)
     axes.set_xticks(offsets, [f"{each:,.0f}" for each in offsets])
@@ -269,14 +267,3 @@ def _by_offset(
     if more:
         legend(axes, scheme, room=40)
     calm(axes, scheme)
-
-
-def _rows(name: str, value: Mapping[str, Numbers], other: str, grid: Row) -> dict[str, Row]:
-    return {
-        key: like(f"{name}[{key!r}]", row(f"{name}[{key!r}]", held), other, grid)
-        for key, held in named(name, value).items()
-    }
-
-
-def _told(grid: Row, held: Row) -> str:
-    return ", ".join(f"{short(y)} at {short(x)}" for x, y in zip(grid, held, strict=True))

@@ -212,6 +212,19 @@ def named(name: str, value: Any) -> dict[str, Any]:
     return {str(key): held for key, held in value.items()}
 
 
+def named_rows(name: str, value: Any, other_name: str, other: Sequence[Any]) -> dict[str, Row]:
+    """Return rows of numbers by name, each with one number for each of another row."""
+    return {
+        key: like(f"{name}[{key!r}]", row(f"{name}[{key!r}]", numbers), other_name, other)
+        for key, numbers in named(name, value).items()
+    }
+
+
+def named_tables(name: str, value: Any) -> dict[str, Table]:
+    """Return tables of numbers by name."""
+    return {key: table(f"{name}[{key!r}]", rows) for key, rows in named(name, value).items()}
+
+
 def short(number: float) -> str:
     """Return a number as alternative texts write it: at most three digits, or a whole number."""
     number += 0.0  # -0.0 would be written "-0"

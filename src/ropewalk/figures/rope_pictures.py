@@ -6,7 +6,16 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.drawing import COLORS, Scheme, blank, heat_map, note, scale, title
+from ropewalk.figures.drawing import (
+    COLORS,
+    Scheme,
+    blank,
+    heat_map,
+    note,
+    panels_in_rows,
+    scale,
+    title,
+)
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     Matrix,
@@ -59,21 +68,17 @@ def pair_planes(frequencies: Numbers, positions: Numbers) -> Picture:
 
     def draw(scheme: Scheme) -> Figure:
         columns = min(len(speeds), 8 if len(speeds) > 12 else 4 if len(speeds) > 3 else 3)
-        rows = -(-len(speeds) // columns)
-        figure = blank(scheme, 1.9 * columns if columns > 4 else 2.1 * columns, 2.15 * rows)
-        dials = figure.subplots(rows, columns, squeeze=False).flat
+        width = 1.9 * columns if columns > 4 else 2.1 * columns
+        figure, dials = panels_in_rows(scheme, len(speeds), columns, width, 2.15)
         for pair, axes in enumerate(dials):
             axes.axis("off")
-            if pair < len(speeds):
-                _dial(axes, scheme, places, angles[pair])
-                axes.set_title(
-                    f"pair {pair}\n{short(speeds[pair])} rad per position",
-                    fontsize=8, color=scheme.ink,
-                )  # fmt: skip
+            _dial(axes, scheme, places, angles[pair])
+            words = f"pair {pair}\n{short(speeds[pair])} rad per position"
+            axes.set_title(words, fontsize=8, color=scheme.ink)
         return figure
 
     ends = f"{short(places[0])} to {short(places[-1])}"
-    turned = [abs(each[-1] - each[0]) / (2 * math.pi) for each in angles]
+    turned = [abs(hands[-1] - hands[0]) / (2 * math.pi) for hands in angles]
     alt = (
         f"{_count(len(speeds), 'dial')}, one for each pair of dimensions, with hands at positions "
         f"{ends}. Between them, pair 0 makes {short(turned[0])} turns"
@@ -141,7 +146,7 @@ def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Pictu
         (128, 32)
     """
     tables = {"cos": table("cos", cos), "sin": table("sin", sin)}
-    shapes = [(len(each), len(each[0])) for each in tables.values()]
+    shapes = [(len(rows), len(rows[0])) for rows in tables.values()]
     if shapes[0] != shapes[1]:
         raise ValueError(f"cos and sin must have the same shape, got {shapes[0]} and {shapes[1]}")
     length, pairs = shapes[0]
@@ -153,7 +158,7 @@ def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Pictu
             raise ValueError(
                 f"positions must be evenly spaced, got steps from {min(steps)} to {max(steps)}"
             )
-    most = max(abs(number) for each in tables.values() for line in each for number in line)
+    most = max(abs(number) for rows in tables.values() for line in rows for number in line)
 
     def draw(scheme: Scheme) -> Figure:
         figure = blank(scheme, 7.2, 3.6)
@@ -168,10 +173,14 @@ def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Pictu
         scale(figure, panels, scheme, image, "cos or sin of the angle")
         return figure
 
+    still = sum(
+        all(n > 0 for n in column) or all(n < 0 for n in column)
+        for column in zip(*tables["cos"], strict=True)
+    )
     alt = (
         f"Tables of cos and sin as shades, positions {short(places[0])} to {short(places[-1])} by "
         f"{_count(pairs, 'pair')}, from {short(-most)} to {short(most)}. Columns of fast pairs "
-        f"alternate; {_still(tables['cos'])} of {pairs} columns of cos never change their sign."
+        f"alternate; {still} of {pairs} columns of cos never change their sign."
     )
     return Picture(draw, alt, {**tables, "positions": places})
 
@@ -198,6 +207,8 @@ def _dial(axes: Axes, scheme: Scheme, places: Row, angles: Row) -> None:
 
 def _path(axes: Axes, scheme: Scheme, speed: float, places: Row, path: list[Row]) -> None:
     """Draw the path in space: positions to the right, dimension 1 into the page, 2 upwards."""
+    from matplotlib.ticker import MaxNLocator
+
     first, last = places[0], places[-1]
 
     def line(points: list[Row], *form: str, **look: Any) -> None:
@@ -220,7 +231,9 @@ def _path(axes: Axes, scheme: Scheme, speed: float, places: Row, path: list[Row]
     line([[p, math.cos(p * speed), math.sin(p * speed)] for p in steps], color=COLORS[0], lw=1.2)
     dots = [[p, *point] for p, point in zip(places, path, strict=True)]
     line(dots, "o", color=COLORS[1], markersize=2.5)
-    for tick in _ticks(first, last):
+    for tick in MaxNLocator(8).tick_values(first, last):
+        if not first <= tick <= last:
+            continue
         line([[tick, -1, -1], [tick, -1, -1.1]], color=scheme.ink, lw=0.7)
         word(short(tick), [tick, -1, -1.2], ha="center", va="top")
     word("position", [(first + last) / 2, -1, -1.75], ha="center", va="top")
@@ -233,19 +246,6 @@ def _path(axes: Axes, scheme: Scheme, speed: float, places: Row, path: list[Row]
     axes.set_xlim(-1.3, _LONG + 2.4)
     axes.set_ylim(-2.4, 1.45)
     axes.axis("off")
-
-
-def _ticks(first: float, last: float) -> Row:
-    from matplotlib.ticker import MaxNLocator
-
-    ticks = MaxNLocator(8).tick_values(first, last)
-    return [float(tick) for tick in ticks if first <= tick <= last]
-
-
-def _still(numbers: list[Row]) -> int:
-    """Return how many columns never change their sign."""
-    columns = list(zip(*numbers, strict=True))
-    return sum(all(n > 0 for n in each) or all(n < 0 for n in each) for each in columns)
 
 
 def _count(number: int, what: str) -> str:

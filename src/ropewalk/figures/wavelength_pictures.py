@@ -14,6 +14,7 @@ from ropewalk.figures.drawing import (
     calm,
     heat_map,
     legend,
+    line,
     note,
     plain,
     scale,
@@ -30,8 +31,8 @@ from ropewalk.figures.plot_data import (
     like,
     listed,
     named,
+    named_rows,
     positive,
-    row,
     short,
     span,
     table,
@@ -76,8 +77,7 @@ def wavelengths_by_pair(
             f"dashed and relative_to must name ropes of wavelengths ({', '.join(ropes)}), "
             f"got {shown(name)}"
         )
-    lengths = {} if not contexts else {str(label): n for label, n in contexts.items()}
-    positive("contexts", list(lengths.values()), least=0)
+    lengths = _lengths(contexts)
     ratios: dict[str, Row] = {}
     if relative_to is not None:
         base = ropes[relative_to]
@@ -112,6 +112,12 @@ def wavelengths_by_pair(
 
     data = {"wavelengths": ropes, "contexts": lengths} | ({"ratios": ratios} if ratios else {})
     return Picture(draw, _wavelengths_in_words(ropes, ratios, lengths, relative_to), data)
+
+
+def _lengths(contexts: Mapping[str, float] | None) -> dict[str, float]:
+    lengths = {str(label): length for label, length in (contexts or {}).items()}
+    positive("contexts", list(lengths.values()), least=0)
+    return lengths
 
 
 def wavelengths_row(name: str, value: Any) -> Row:
@@ -197,7 +203,7 @@ def frequency_usage(
     of = wavelengths if isinstance(wavelengths, Mapping) else dict.fromkeys(each_name, wavelengths)
     heads_of = heads_per_layer
     if not isinstance(heads_of, Mapping):
-        heads_of = {} if heads_of is None else dict.fromkeys(each_name, heads_of)
+        heads_of = dict.fromkeys(each_name, heads_of or 0)
     waves: dict[str, Row] = {}
     shares: dict[str, Table] = {}
     for name, held in each_name.items():
@@ -209,8 +215,7 @@ def frequency_usage(
         if not all(any(head) for head in heads):
             raise ValueError(f"norms[{name!r}] must have a number above 0 in each row")
         shares[name] = [[n * n / sum(m * m for m in head) for n in head] for head in heads]
-    lengths = {} if not contexts else {str(label): n for label, n in contexts.items()}
-    positive("contexts", list(lengths.values()), least=0)
+    lengths = _lengths(contexts)
     most = max(share for heads in shares.values() for head in heads for share in head)
 
     def draw(scheme: Scheme) -> Figure:
@@ -229,7 +234,8 @@ def frequency_usage(
         scale(figure, panels, scheme, image, "% of the squared norm")
         return figure
 
-    told = [f"{_largest(heads)} for {name}" for name, heads in shares.items()]
+    sums = {n: [sum(column) for column in zip(*heads, strict=True)] for n, heads in shares.items()}
+    told = [f"{means.index(max(means))} for {name}" for name, means in sums.items()]
     known = [wave for row in waves.values() for wave in row if not math.isnan(wave)]
     alt = (
         f"Shares of the squared norm by head and pair, up to {100 * most:.0f} %, wavelengths "
@@ -237,7 +243,11 @@ def frequency_usage(
         f"{listed(told)}."
     )
     for label, length in lengths.items():
-        beyond = [f"{100 * _beyond(h, waves[n], length):.0f} % of {n}" for n, h in shares.items()]
+        beyond = []
+        for name, heads in shares.items():
+            above = [place for place, wave in enumerate(waves[name]) if not wave <= length]
+            share = sum(sum(head[place] for place in above) for head in heads) / len(heads)
+            beyond.append(f"{100 * share:.0f} % of {name}")
         alt += f" Pairs with wavelengths above {label} ({short(length)}) have {listed(beyond)}."
     same = len({tuple(map(str, row)) for row in waves.values()}) == 1
     drawn = next(iter(waves.values())) if same else waves
@@ -286,18 +296,6 @@ def _contexts(axes: Axes, scheme: Scheme, waves: Row, lengths: Mapping[str, floa
         )  # fmt: skip
 
 
-def _largest(heads: Table) -> int:
-    """Return the pair with the largest mean share."""
-    means = [sum(column) for column in zip(*heads, strict=True)]
-    return means.index(max(means))
-
-
-def _beyond(heads: Table, waves: Row, length: float) -> float:
-    """Return the mean share of pairs with longer wavelengths."""
-    sums = [sum(n for n, w in zip(head, waves, strict=True) if not w <= length) for head in heads]
-    return sum(sums) / len(sums)
-
-
 #: The largest error that an angle can have: the hand points the opposite way.
 OPPOSITE = math.pi
 
@@ -329,27 +327,20 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
         ['3e-05', '3e-04', '5e-03', '5e-02', '8e-01']
     """
     places = increasing("positions", positive("positions", positions, least=2))
-    found = {}
-    for name, held in named("errors", errors).items():
-        argument = f"errors[{name!r}]"
-        numbers = like(argument, row(argument, held), "positions", places)
+    found = named_rows("errors", errors, "positions", places)
+    for name, numbers in found.items():
         for place, number in zip(places, numbers, strict=True):
             if not 0 <= number <= OPPOSITE + 1e-6:
                 raise ValueError(
-                    f"{argument} must be from 0 to π radians, got {number} at position "
+                    f"errors[{name!r}] must be from 0 to π radians, got {number} at position "
                     f"{short(place)}; subtract full turns"
                 )
-        found[name] = numbers
 
     def draw(scheme: Scheme) -> Figure:
         figure = blank(scheme, 7.0, 3.9)
         axes = figure.subplots()
-        for place, (name, held) in enumerate(found.items()):
-            look = style(place)
-            axes.plot(
-                places, [n or math.nan for n in held], look.line, color=look.color,
-                marker=look.marker, markersize=4, linewidth=1.6, label=plain(name),
-            )  # fmt: skip
+        for place, (name, numbers) in enumerate(found.items()):
+            line(axes, place, places, [n or math.nan for n in numbers], name, width=1.6)
         axes.axhline(OPPOSITE, color=scheme.ink, linewidth=0.8, linestyle=":")
         note(
             axes, scheme, "π: the opposite direction", xy=(0.01, OPPOSITE), xytext=(0, 3),
@@ -357,7 +348,7 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
         )  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
-        drawn = [number for held in found.values() for number in held if number]
+        drawn = [number for numbers in found.values() for number in numbers if number]
         axes.set_xlim(places[0] / 1.5, places[-1] * 1.5)
         axes.set_ylim(min([*drawn, OPPOSITE]) / 4, OPPOSITE * 6)
         title(axes, scheme, "")
@@ -368,9 +359,9 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
         return figure
 
     told = [
-        f"{name}, {short(held[0])} at {short(places[0])}, "
-        f"{short(held[-1])} at {short(places[-1])}, at most {short(max(held))}"
-        for name, held in found.items()
+        f"{name}, {short(numbers[0])} at {short(places[0])}, "
+        f"{short(numbers[-1])} at {short(places[-1])}, at most {short(max(numbers))}"
+        for name, numbers in found.items()
     ]
     alt = "Error of angles in radians by position, on logarithmic axes. "
     alt += f"The lines: {'; '.join(told)}."

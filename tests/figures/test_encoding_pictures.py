@@ -78,8 +78,3 @@ def test_many_heads_have_no_legend():
     figure = figures.bias_by_distance({"a": [[float(h)] * 3 for h in range(9)]}, [0, 1, 2]).figure()
     assert not figure.legends
     assert figure.axes[0].get_title(loc="left") == "a, 9 heads"
-
-
-def test_biases_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"biases\['b'\] must have one number for each of the 2 d"):
-        figures.bias_by_distance({"a": [[0.0, 1.0]], "b": [[0.0]]})

@@ -1,18 +1,59 @@
-"""Pictures of scores: drawn numbers are those of rotated vectors.
+"""Pictures of attention: weights at their places on one scale, and scores of rotated vectors.
 
 These fail if a score has the wrong sign of the distance, if the decay is not that of RoFormer, or
 if two words that move together are drawn with other scores than they have.
 """
 
+import numpy
 import pytest
 import torch
 
 from ropewalk import RotaryEmbedding, RotarySpec, figures
+from ropewalk.figures.drawing import DARK, LIGHT
 
-pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
+matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
 
 SPEC = RotarySpec(head_dim=16, pairing="interleaved")
 FREQUENCIES = SPEC.inverse_frequencies()
+WEIGHTS, OTHER = [[0.2, 0.8], [1.0, 0.0]], [[0.5, 0.5], [0.1, 0.9]]
+
+
+@pytest.mark.parametrize(("dark", "scheme"), [(False, LIGHT), (True, DARK)])
+def test_maps_are_what_was_given(dark, scheme):
+    maps = {
+        "none": [[WEIGHTS, OTHER], [OTHER, OTHER]],
+        "rotary": [[OTHER, WEIGHTS], [OTHER, WEIGHTS]],
+    }
+    picture = figures.attention_maps(maps)
+    figure = picture.figure(dark=dark)
+    blocks = [axes.images[0] for axes in figure.axes if axes.images]
+    for block, stack in zip(blocks, maps.values(), strict=True):
+        drawn = block.get_array().filled(-1)
+        for layer, heads in enumerate(stack):
+            for head, weights in enumerate(heads):
+                rows, columns = slice(3 * layer, 3 * layer + 2), slice(3 * head, 3 * head + 2)
+                assert drawn[rows, columns].tolist() == weights
+        assert (drawn[2] == -1).all()  # the lines between maps
+        assert (drawn[:, 2] == -1).all()
+        assert (block.norm.vmin, block.norm.vmax, block.norm.gamma) == (0, 1, 0.5)
+        ends = [matplotlib.colors.to_hex(block.cmap(end)) for end in (0.0, 1.0)]
+        assert ends == [scheme.page, scheme.above.lower()]
+        assert matplotlib.colors.to_hex(block.cmap(numpy.nan)) == scheme.faint
+    assert picture.data["weights"] == maps
+    assert picture.alt == (
+        "Attention weights of 2 layers by 2 heads for each encoding. Largest weight "
+        "of each query, mean over all queries and heads: none, 0.75; rotary, 0.8."
+    )
+
+
+def test_many_encodings_are_in_rows_and_long_names_in_lines():
+    names = [f"rotary(rule=proportional,fraction=0.{n})" for n in range(10, 17)]
+    picture = figures.attention_maps({name: [[WEIGHTS] * 4] for name in names})
+    figure = picture.figure()
+    assert figure.get_figwidth() < 10
+    titles = [axes.get_title(loc="left") for axes in figure.axes if axes.images]
+    assert titles[0] == "rotary(rule=proportional,\nfraction=0.10)"
+    assert len(titles) == 7
 
 
 def test_scores_of_q_and_k_are_those_of_the_rotated_vectors():
@@ -46,20 +87,6 @@ def test_the_decay_is_that_of_roformer():
     assert f"all 8 pairs, 1 at 0, {every[-1]:.3g} at 49" in picture.alt
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"pair": 8}, "pair must be below 8, the number of pairs, got 8"),
-        ({"q": [[1.0, 0.0]] * 8}, "q and k must be given together, got only q"),
-        ({"q": [[1.0]] * 8, "k": [[1.0]] * 8}, r"q must have the shape \(8, 2\).* got \(8, 1\)"),
-        ({"measured": {"m": [1.0]}}, r"measured\['m'\] must have one number for each of the 2"),
-    ],
-)
-def test_wrong_arguments_are_refused(more, message):
-    with pytest.raises(ValueError, match=message):
-        figures.score_by_distance(FREQUENCIES, [0, 1], **more)
-
-
 def test_two_words_move_together():
     scores = {"rotary": [2.0, 2.000001, 2.0], "absolute": [1.0, 3.0, 2.0]}
     picture = figures.moved_together([0, 5, 10], 3, scores, words=("cat", "sat"))
@@ -72,16 +99,3 @@ def test_two_words_move_together():
     low, high = rounded.figure().axes[1].get_xlim()
     assert high - low > 0.1  # errors of rounding do not look like a change
     assert "rotary, 2 at each place, up to rounding; absolute, 1 to 3, a change of 2" in picture.alt
-
-
-@pytest.mark.parametrize(
-    ("starts", "gap", "scores", "message"),
-    [
-        (range(25), 1, [0.0] * 25, "starts must have at most 24 numbers.* got 25"),
-        ([0, 1], 0, [0.0] * 2, "gap must be at least 1, got 0"),
-        ([0, 1], 1, [0.0], r"scores\['a'\] must have one number for each of the 2 starts, got 1"),
-    ],
-)
-def test_wrong_sentences_are_refused(starts, gap, scores, message):
-    with pytest.raises(ValueError, match=message):
-        figures.moved_together(starts, gap, {"a": scores})

@@ -1,7 +1,7 @@
-"""Pictures of wavelengths: a line for each rope, and one for each context.
+"""Pictures of wavelengths and of errors of angles: drawn numbers are the given ones.
 
-These fail if a rope or a context is not drawn, if a pair that does not rotate is drawn, or if the
-shares of a head's norm are wrong.
+These fail if a rope or a context is not drawn, if a pair that does not rotate is drawn, if the
+shares of a head's norm are wrong, or if an error of 0 moves a logarithmic axis.
 """
 
 import math
@@ -48,18 +48,6 @@ def test_a_rule_is_drawn_relative_to_the_rope_without_it():
     assert axes.get_yscale() == "linear"
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"relative_to": "YaRN"}, r"must name ropes of wavelengths \(plain, p-RoPE\), got 'YaRN'"),
-        ({"contexts": {"none": 0}}, r"contexts must be above 0, got 0\.0 at index 0"),
-    ],
-)
-def test_wrong_names_and_contexts_are_refused(more, message):
-    with pytest.raises(ValueError, match=message):
-        figures.wavelengths_by_pair(ROPES, **more)
-
-
 def test_shares_of_a_norm_are_drawn_in_percent():
     norms = {"queries": [[3.0, 1.0], [0.0, 2.0]], "keys": [[1.0, 1.0], [2.0, 0.0]]}
     picture = figures.frequency_usage(norms, [6.28, 628.0], {"context": 100}, heads_per_layer=1)
@@ -69,21 +57,6 @@ def test_shares_of_a_norm_are_drawn_in_percent():
     assert "above context (100) have 55 % of queries and 25 % of keys" in picture.alt
     first = picture.figure().axes[0]
     assert [label.get_text() for label in first.get_yticklabels()] == ["layer 0", "layer 1"]
-
-
-@pytest.mark.parametrize(
-    ("norms", "wavelengths", "message"),
-    [
-        ([[1.0, 1.0]], [628.0, 6.28], "wavelengths must not decrease"),
-        ([[1.0, 1.0]], [math.inf, 6.28], "wavelengths must not decrease"),
-        ([[1.0, 1.0]], {"keys": [6.28, 628.0]}, "must name each of norms, got none for 'q'"),
-        ([[1.0]], [6.28, 628.0], r"norms\['q'\] must have one number for each of the 2"),
-        ([[0.0, 0.0]], [6.28, 628.0], r"norms\['q'\] must have a number above 0 in each row"),
-    ],
-)
-def test_wrong_norms_are_refused(norms, wavelengths, message):
-    with pytest.raises(ValueError, match=message):
-        figures.frequency_usage({"q": norms}, wavelengths)
 
 
 def test_each_name_may_have_its_own_wavelengths_heads_and_layers():
@@ -98,3 +71,15 @@ def test_each_name_may_have_its_own_wavelengths_heads_and_layers():
     assert [label.get_text() for label in second.get_yticklabels()] == ["layer 5"]
     assert "above window (100) have 55 % of q and 50 % of k" in picture.alt
     assert picture.data["wavelengths"]["k"] == [6.28, 628.0]
+
+
+def test_errors_are_what_was_given():
+    errors = {"float32": [1e-6, 1e-3, 0.5], "exact": [0.0, 1e-9, 0.0]}
+    picture = figures.angle_error([10, 1000, 100_000], errors)
+    (axes,) = picture.figure().axes
+    assert list(axes.lines[0].get_ydata()) == errors["float32"]
+    first, second, third = axes.lines[1].get_ydata()
+    assert (math.isnan(first), second, math.isnan(third)) == (True, 1e-9, True)
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert set(axes.lines[2].get_ydata()) == {math.pi}
+    assert "float32, 1e-06 at 10, 0.5 at 100,000, at most 0.5" in picture.alt

@@ -1,12 +1,14 @@
-"""Pictures of scores: drawn numbers are the given ones, and the words say them."""
+"""Pictures of scores and of bars: drawn numbers are the given ones, and the words say them."""
 
 import pytest
 
 from ropewalk import figures
-from ropewalk.figures.drawing import style
+from ropewalk.figures.drawing import DARK, LIGHT, style
+from ropewalk.figures.score_pictures import Bar, bars
 
-pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
+matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
 
+ROWS = [Bar("ours", 1.25, (1.0, 1.5), "3 ms", 0), Bar("theirs", 5.0, (4.5, 6.0), "12 ms", 1)]
 OUTCOMES = {
     "sinusoidal": figures.Outcome((36.5, 37.9), 37.2),
     "rotary": figures.Outcome((39.0, None), None, (2.4, 1.1, 3.7)),
@@ -76,23 +78,21 @@ def test_an_axis_is_logarithmic_if_scores_differ_enough():
     assert (scale_of(3.9), scale_of(4.0)) == ("linear", "log")
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: figures.score_by_length(["1", "2"], {"a": [[1.0]]}),
-            r"scores\['a'\] must have one number for each of the 2 bins, got 1",
-        ),
-        (
-            lambda: figures.score_by_encoding({"a": figures.Outcome((1.0,), 1.0, (2.0, 2.5, 3.0))}),
-            r"outcomes\['a'\]\.difference must be a difference, the low end and the high end",
-        ),
-        (
-            lambda: figures.score_by_encoding({"a": figures.Outcome((float("inf"),), 1.0)}),
-            r"outcomes\['a'\]\.values must be finite, got inf",
-        ),
-    ],
-)
-def test_wrong_scores_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+@pytest.mark.parametrize(("dark", "scheme"), [(False, LIGHT), (True, DARK)])
+def test_bars_are_what_was_given(dark, scheme):
+    picture = bars({"prefill": ROWS, "decode": ROWS[:1]}, "time, × copy", limit=1.0)
+    first, second = picture.figure(dark=dark).axes
+    assert [bar.get_width() for bar in first.patches] == [1.25, 5.0]
+    colors = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in first.patches]
+    assert colors == [style(0).color.lower(), style(1).color.lower()]
+    assert [list(line.get_xdata()) for line in first.lines] == [[1.0, 1.5], [4.5, 6.0], [1.0, 1.0]]
+    assert {line.get_color() for line in first.lines} == {scheme.ink}
+    assert [text.get_text() for text in first.texts] == ["3 ms", "12 ms"]
+    assert {text.get_color() for text in first.texts} == {scheme.ink}
+    assert first.get_xlim() == (0, pytest.approx(6.9))
+    assert second.get_xlabel() == "time, × copy"
+    assert picture.data["prefill"][1]["value"] == 5.0
+    assert picture.alt == (
+        "Bars: time, × copy, 1. prefill: ours, 1.25 (3 ms); theirs, 5 (12 ms). "
+        "decode: ours, 1.25 (3 ms)."
+    )
