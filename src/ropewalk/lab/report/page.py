@@ -114,7 +114,7 @@ def section_attention(results: Results, attention: AttentionMaps, shown: int) ->
     first = next(iter(maps.values())).sentences[0]
     sites = [(site, label) for site, label in _SITES.items() if site in first]
     weights = first[sites[0][0]].weights
-    pieces = any(token.startswith("▁") for held in first.values() for token in held.rows)
+    pieces = any(token.startswith("▁") for of_site in first.values() for token in of_site.rows)
     mark = " A token that begins a word is shown with ·." if pieces else ""
     heads = [str(i + 1) for i in range(len(weights[0]))]
     linear = results.config.attention != "softmax"
@@ -123,7 +123,7 @@ def section_attention(results: Results, attention: AttentionMaps, shown: int) ->
         if linear
         else "each row sums to 1"
     )
-    texts = [_short(sentence.source) for sentence in sentences[:shown]]
+    texts = [shorten(sentence.source, MENU, placeholder=" …") for sentence in sentences[:shown]]
     choices = (
         _select("site", "Attention", sites, hidden=len(sites) == 1)
         + _select("sentence", "Sentence", _numbered(texts))
@@ -153,24 +153,22 @@ def _sentence(results: Results, examples: Examples, sentence: ExampleSentence) -
         (escape(terms[1]), f"<span{right}>{escape(sentence.reference)}</span>"),
     ]
     for row in results.encodings:
-        text = sentence.hypotheses.get(row.slug)
-        if row.cells[0].status == "diverged" or text is None:
-            answer = f'<span class="score">{_reason_for_no_text(row, sentence, examples)}</span>'
+        text, cell = sentence.hypotheses.get(row.slug), row.cells[0]
+        if row.has_diverged:
+            answer = '<span class="score">no output: the run diverged</span>'
+        elif text is None:
+            reason = cell.scores[sentence.split or examples.split].no_result
+            reason = escape(reason or "there is no result")
+            answer = f'<span class="score">no output: {reason}</span>'
         else:
             marked = mark_differences(text, sentence.reference, ignore_case=ignore_case)
-            answer = f"<span{right}>{marked}</span>{_sentence_bleu(row, examples, sentence)}"
+            answer = f"<span{right}>{marked}</span>"
+            scores = cell.scores[examples.split].sentence_bleu or []
+            if sentence.index < len(scores):
+                answer += f' <span class="score">{format_number(scores[sentence.index], 0)}</span>'
         rows.append((encoding_label(results, row.name), answer))
     lines = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in rows)
     return f'<article class="sentence"><dl>{lines}</dl></article>'
-
-
-def _reason_for_no_text(row: EncodingResults, sentence: ExampleSentence, examples: Examples) -> str:
-    """Return why there is no output to show."""
-    if row.cells[0].status == "diverged":
-        return "no output: the run diverged"
-    split = sentence.split or examples.split
-    reason = row.cells[0].scores[split].no_result or "there is no result"
-    return escape(f"no output: {reason}")
 
 
 def mark_differences(hypothesis: str, reference: str, *, ignore_case: bool = False) -> str:
@@ -190,13 +188,6 @@ def mark_differences(hypothesis: str, reference: str, *, ignore_case: bool = Fal
     return " ".join(parts)
 
 
-def _sentence_bleu(row: EncodingResults, examples: Examples, sentence: ExampleSentence) -> str:
-    scores = row.cells[0].scores[examples.split].sentence_bleu or []
-    if sentence.index >= len(scores):
-        return ""
-    return f' <span class="score">{format_number(scores[sentence.index], 0)}</span>'
-
-
 def _panel(results: Results, row: EncodingResults, maps: Mapping[str, EncodingMaps]) -> str:
     name = encoding_label(results, row.name)
     if row.slug not in maps:
@@ -209,11 +200,11 @@ def _panel(results: Results, row: EncodingResults, maps: Mapping[str, EncodingMa
 
 def _difference_panel(results: Results, maps: Mapping[str, EncodingMaps]) -> str:
     """Return the panel of one encoding's weights minus another's; empty for one encoding."""
-    held = [(row.slug, row.name) for row in results.encodings if row.slug in maps]
-    if len(held) < 2:
+    names = [(row.slug, row.name) for row in results.encodings if row.slug in maps]
+    if len(names) < 2:
         return ""
-    choices = _select("more", "Weight of", [held[1], held[0], *held[2:]])
-    choices += _select("less", "minus that of", held)
+    choices = _select("more", "Weight of", [names[1], names[0], *names[2:]])
+    choices += _select("less", "minus that of", names)
     return (
         '<figure class="panel" data-name="difference"><h3>Difference between two encodings</h3>'
         f'<div class="choose">{choices}</div>{_PANEL}</figure>'
@@ -222,9 +213,9 @@ def _difference_panel(results: Results, maps: Mapping[str, EncodingMaps]) -> str
 
 def _scale(*, both: bool) -> str:
     """Return the color bars: one scale for all maps, and one for all differences."""
-    bars = _bar("weight", "weights", [0.01, 0.1, 0.25, 0.5, 1], [0])
+    bars = _bar("weight", [0, 0.01, 0.1, 0.25, 0.5, 1])
     if both:
-        bars += _bar("difference", "differences", [-1, -0.5, -0.1, 0, 0.1, 0.5, 1], [])
+        bars += _bar("difference", [-1, -0.5, -0.1, 0, 0.1, 0.5, 1])
     return (
         f'<div class="scales">{bars}</div><p class="note">Color intensity is '
         f"proportional to the square root of the weight{' or the size of the difference' * both}. "
@@ -232,23 +223,19 @@ def _scale(*, both: bool) -> str:
     )
 
 
-def _bar(name: str, kind: str, marks: list[float], more: list[float]) -> str:
-    ticks = ""
-    for value in [*more, *marks]:
+def _bar(name: str, marks: list[float]) -> str:
+    ticks, signed = "", min(marks) < 0
+    for value in marks:
         place = math.copysign(math.sqrt(abs(value)), value)
-        place = place if kind == "weights" else (place + 1) / 2
         text = format_number(value, 2 if abs(value) in (0.01, 0.25) else 1 if value % 1 else 0)
-        signed = f"+{text}" if kind == "differences" and value > 0 else text
-        ticks += f'<span style="left:{100 * place:.1f}%">{signed}</span>'
+        ticks += (
+            f'<span style="left:{100 * ((place + 1) / 2 if signed else place):.1f}%">'
+            f"{'+' * (signed and value > 0)}{text}</span>"
+        )
     return (
-        f'<div class="scale"><span>{name}</span><div class="bar {kind}"></div>'
+        f'<div class="scale"><span>{name}</span><div class="bar {name}s"></div>'
         f'<div class="ticks" aria-hidden="true">{ticks}</div></div>'
     )
-
-
-def _short(text: str) -> str:
-    """Cut a long text for a menu at the end of a word."""
-    return shorten(text, MENU, placeholder=" …")
 
 
 def _numbered(texts: list[str]) -> list[tuple[str, str]]:
@@ -256,9 +243,9 @@ def _numbered(texts: list[str]) -> list[tuple[str, str]]:
 
 
 def _select(name: str, label: str, options: list[tuple[str, str]], *, hidden: bool = False) -> str:
-    held = "".join(f'<option value="{value}">{escape(text)}</option>' for value, text in options)
+    entries = "".join(f'<option value="{value}">{escape(text)}</option>' for value, text in options)
     away = " hidden" if hidden else ""
-    return f'<label{away}>{label}<select id="choose-{name}">{held}</select></label>'
+    return f'<label{away}>{label}<select id="choose-{name}">{entries}</select></label>'
 
 
 def write_report(run: Path) -> Path:
@@ -295,6 +282,10 @@ def pack_weights(weights: Sequence[Sequence[float]]) -> str:
 def _page(results: Results, examples: Examples, attention: AttentionMaps, shown: int) -> str:
     translated = results.is_translation
     several = len(results.splits) > 1
+    config = [
+        (name, json.dumps(value, ensure_ascii=False))
+        for name, value in results.config.facts().items()
+    ]
     sections = {
         "Results": _results(results),
         **({"Sentence length": _length(results)} if translated else {}),
@@ -304,7 +295,8 @@ def _page(results: Results, examples: Examples, attention: AttentionMaps, shown:
         "Translations" if translated else "Examples": section_examples(results, examples),
         "Attention": section_attention(results, attention, shown),
         "Corpus" if translated else "Task": _facts(provenance.corpus_facts(results)),
-        "Conditions": _facts(provenance.conditions(results)) + _config(results),
+        "Conditions": f"{_facts(provenance.conditions(results))}<details><summary>Full config"
+        f"</summary>{_facts(config)}</details>",
     }
     body = Template(_asset("page.html")).substitute(
         title=escape(findings.title(results)),
@@ -334,13 +326,14 @@ def _results(results: Results) -> str:
         name = results.tested.name
         label = f"Difference in mean {name} from {rows[0].name}, with its 95 % interval"
         plots.append(_plot("outcome.difference", label, rows=len(rows)))
+    sentences = "".join(f"<li>{code_as_html(s)}</li>" for s in findings.findings(results))
     parts = [
         _table(results, tables.main_table(results), "All encodings"),
         f'<p class="note long">{code_as_html(tables.legend(results))}</p>',
         f'<p class="note">{escape(note)}</p>' if (note := tables.interval_note(results)) else "",
         f'<div class="pair">{"".join(plots)}</div>',
         "<h3>What the numbers show, and what they do not</h3>",
-        _list(findings.findings(results)),
+        f'<ul class="findings">{sentences}</ul>',
     ]
     if len(splits) > 1:
         others = "Other test splits" if results.is_translation else "Other lengths"
@@ -438,18 +431,18 @@ def _attention(attention: AttentionMaps, shown: int) -> Facts | None:
             "sentences": [
                 {
                     site: {
-                        "rows": held.rows,
-                        "columns": held.columns,
+                        "rows": maps.rows,
+                        "columns": maps.columns,
                         "weights": [
-                            [pack_weights(head) for head in layer] for layer in held.weights
+                            [pack_weights(head) for head in layer] for layer in maps.weights
                         ],
                     }
-                    for site, held in sentence.items()
+                    for site, maps in sentence.items()
                 }
-                for sentence in maps.sentences[:shown]
+                for sentence in encoding.sentences[:shown]
             ]
         }
-        for slug, maps in attention.encodings.items()
+        for slug, encoding in attention.encodings.items()
     }
 
 
@@ -466,17 +459,6 @@ def _plot(figure: str, label: str, *, rows: int = 0, caption: bool = True) -> st
 def _facts(facts: list[tuple[str, str]]) -> str:
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
     return f'<dl class="facts">{rows}</dl>'
-
-
-def _config(results: Results) -> str:
-    facts = [
-        (name, json.dumps(v, ensure_ascii=False)) for name, v in results.config.facts().items()
-    ]
-    return f"<details><summary>Full config</summary>{_facts(facts)}</details>"
-
-
-def _list(sentences: list[str]) -> str:
-    return f'<ul class="findings">{"".join(f"<li>{code_as_html(s)}</li>" for s in sentences)}</ul>'
 
 
 def _capital(text: str) -> str:
