@@ -188,8 +188,7 @@ def test_a_model_without_rope_is_an_error(report_of):
 def test_a_long_vocabulary_takes_no_time(tmp_path, monkeypatch):
     """GGUFReader makes an array of each entry: 14 s for a vocabulary of usual size."""
     path = write_gguf(tmp_path / "model.gguf", vocabulary=50_000)
-    header = gguf_reader.check_header(path)
-    assert len(header.skipped) == 1
+    assert len(gguf_reader.check_header(path)) == 1
     start = time.process_time()
     assert rw.tools.inspect(path).kinds[0].rope.theta == 5e5
     assert time.process_time() - start < 3

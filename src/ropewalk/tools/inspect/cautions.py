@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from ropewalk.checks import ranges
@@ -55,24 +57,19 @@ def find_cautions(
     for stack, (section, conventions) in sections.items():
         ropes = [kind.rope for kind in kinds if kind.stack == stack]
         pairs = sum(rope.spec.pairs for rope in ropes if rope is not None)
-        for key in unused_keys(section, conventions, pairs):
-            found.append(
-                Caution(
-                    "unused-key",
-                    f"{stack}: {key}",
-                    f"{key} changes nothing: the code of this model type ignores it",
-                    f"remove {key}; if it should have an effect, check the model type and the rule",
-                )
+        found += [
+            Caution(
+                "unused-key",
+                f"{stack}: {key}",
+                f"{key} changes nothing: the code of this model type ignores it",
+                f"remove {key}; if it should have an effect, check the model type and the rule",
             )
+            for key in unused_keys(section, conventions, pairs)
+        ]
     found += _converted(sections)
     found += _documented_only(sections)
     found += engine_cautions(kinds, sections)
-    return merged(found)
-
-
-def merged(cautions: Iterable[Caution]) -> tuple[Caution, ...]:
-    """Return each caution once, in the order of first occurrence."""
-    return tuple(dict.fromkeys(cautions))
+    return tuple(dict.fromkeys(found))
 
 
 def place_of(kind: LayerKind) -> str:
@@ -107,8 +104,7 @@ def _indexer(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
     indexer = kind.indexer
     if indexer is None:
         return
-    differs = (indexer.pairing, indexer.write_pairing) != (rope.pairing, rope.write_pairing)
-    if differs:
+    if (indexer.pairing, indexer.write_pairing) != (rope.pairing, rope.write_pairing):
         yield Caution(
             "indexer-pairing",
             place_of(kind),
@@ -267,7 +263,7 @@ def _close(first: float, second: float) -> bool:
     return math.isclose(first, second, rel_tol=1e-4)
 
 
-def is_missing_original(cautions: tuple[Caution, ...]) -> bool:
+def is_missing_original(cautions: Iterable[Caution]) -> bool:
     """Return whether the original length of a rule was assumed."""
     return any(caution.id == "original-length-missing" for caution in cautions)
 
@@ -286,12 +282,14 @@ EARLIER_FORM = 'for this engine, write the earlier form: ModelSpec.to_config("ro
 def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iterator[Caution]:
     """Yield a warning for each engine that ignores a field of the text's config."""
     section = sections["text"][0] if "text" in sections else {}
-    written = _written(section)
+    written = as_mapping(section.get("rope_parameters") or section.get("rope_scaling"))
+    by_layer_type = [fields for fields in written.values() if isinstance(fields, Mapping)]
     ropes = [kind.rope for kind in kinds if kind.rope is not None and kind.stack == "text"]
     for rope in ropes:
         rule = rope.spec.scaling
         # If both dictionaries are present, they are equal, and the engine reads `rope_scaling`.
-        lost = _is_today(rope.origins.get("scaling")) and not section.get("rope_scaling")
+        is_today = rope.origins.get("scaling", "").split(".")[0] == "rope_parameters"
+        lost = is_today and not section.get("rope_scaling")
         if rule is not None and lost:
             yield Caution(
                 ID,
@@ -303,9 +301,9 @@ def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iter
         if isinstance(rule, YaRN):
             if not lost:
                 yield from _tensorrt_yarn(rule)
-            yield from _yarn(rule, written, nested=_is_nested(written))
+            yield from _truncated(rule, by_layer_type=bool(by_layer_type))
         if isinstance(rule, YaRN | Linear):
-            yield from _genai(rule, section.get("model_type"), written)
+            yield from _genai(rule, section.get("model_type"), by_layer_type or [written])
     thetas = {rope.theta for rope in ropes}
     inside = section.get("rope_parameters") and section.get("rope_theta") is None
     if inside and thetas - {DEFAULT_THETA}:
@@ -318,16 +316,10 @@ def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iter
         )
 
 
-def _is_today(origin: str | None) -> bool:
-    """Return whether a rule was read in `rope_parameters`, for all layers or by layer type."""
-    return origin is not None and origin.split(".")[0] == "rope_parameters"
-
-
 def _tensorrt_yarn(rule: YaRN) -> Iterator[Caution]:
-    usual = rule.sharpening(1.0)
-    own = rule.attention_factor
+    usual, own = rule.sharpening(1.0), rule.attention_factor
     ignored = []
-    if own is not None and not math.isclose(own, usual, rel_tol=1e-4):
+    if own is not None and not _close(own, usual):
         ignored.append(f"attention_factor (it uses {usual:.6g} instead of {own:.6g})")
     if not rule.truncate:
         ignored.append("truncate (it rounds the band of blended pairs)")
@@ -340,25 +332,26 @@ def _tensorrt_yarn(rule: YaRN) -> Iterator[Caution]:
         )
 
 
-def _yarn(rule: YaRN, written: Mapping[str, object], *, nested: bool) -> Iterator[Caution]:
-    if not rule.truncate:
+def _truncated(rule: YaRN, *, by_layer_type: bool) -> Iterator[Caution]:
+    if rule.truncate:
+        return
+    yield Caution(
+        ID,
+        "llama.cpp",
+        "it ignores truncate = false, and always rounds the band of blended pairs",
+        "expect small differences of the blended pairs; no flag changes it",
+    )
+    if by_layer_type:
         yield Caution(
             ID,
-            "llama.cpp",
-            "it ignores truncate = false, and always rounds the band of blended pairs",
-            "expect small differences of the blended pairs; no flag changes it",
+            "transformers",
+            "it ignores truncate inside the fields of a layer type, and rounds the band",
+            "write the rope's fields once for all layers, if all have the same rope",
         )
-        if nested:
-            yield Caution(
-                ID,
-                "transformers",
-                "it ignores truncate inside the fields of a layer type, and rounds the band",
-                "write the rope's fields once for all layers, if all have the same rope",
-            )
 
 
 def _genai(
-    rule: YaRN | Linear, model_type: object, written: Mapping[str, object]
+    rule: YaRN | Linear, model_type: object, written: list[Mapping[str, Any]]
 ) -> Iterator[Caution]:
     if model_type in GENAI_LLAMA:
         yield Caution(
@@ -372,7 +365,7 @@ def _genai(
         missing = [
             f"{key}: {value:g}"
             for key, value in (("beta_fast", rule.beta_fast), ("beta_slow", rule.beta_slow))
-            if not any(key in fields for fields in _all_fields(written))
+            if not any(key in fields for fields in written)
         ]
         if missing:
             yield Caution(
@@ -383,23 +376,6 @@ def _genai(
                 "without beta_fast",
                 f"state {' and '.join(missing)}, as other engines assume",
             )
-
-
-def _written(section: Mapping[str, object]) -> Mapping[str, object]:
-    for key in ("rope_parameters", "rope_scaling"):
-        value = section.get(key)
-        if isinstance(value, Mapping) and value:
-            return value
-    return {}
-
-
-def _is_nested(written: Mapping[str, object]) -> bool:
-    return any(isinstance(each, Mapping) for each in written.values())
-
-
-def _all_fields(written: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    inner = [each for each in written.values() if isinstance(each, Mapping)]
-    yield from inner or [written]
 
 
 MAX_PROBES = 200  # published configs need some 20
@@ -427,10 +403,7 @@ def unused_keys(section: JsonObject, conventions: RopeConventions, pairs: int) -
 def _matters(
     section: JsonObject, conventions: RopeConventions, path: Path, layers: tuple[Any, ...]
 ) -> bool:
-    value: Any = section
-    for key in path:
-        value = value[key]
-    others = list(_other_values(value))
+    others = list(_other_values(reduce(getitem, path, section)))
     for other in others:
         try:
             if read_layers(_with(section, path, other), conventions) != layers:
@@ -452,16 +425,11 @@ def _paths(section: JsonObject) -> Iterator[Path]:
         if key not in ("rope_parameters", "rope_scaling"):
             yield (key,)
         elif isinstance(value, Mapping):
-            for path in _fields(value):
-                yield (key, *path)
-
-
-def _fields(written: Mapping[str, Any]) -> Iterator[Path]:
-    for key, value in written.items():
-        if isinstance(value, Mapping):
-            yield from ((key, name) for name in value)
-        else:
-            yield (key,)
+            for name, inner in value.items():
+                if isinstance(inner, Mapping):
+                    yield from ((key, name, field) for field in inner)
+                else:
+                    yield (key, name)
 
 
 def _other_values(value: Any) -> Iterator[Any]:

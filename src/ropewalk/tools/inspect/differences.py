@@ -95,13 +95,17 @@ def compare_ropes(
         each if isinstance(each, ModelReport) else inspect(each, pairing=pairing)
         for each in (first, second)
     )
-    missing = _missing_layers(one, two)
-    found = list(_layers(one, two))
-    layers = tuple(each for each in found if not _only_written_differently(each))
-    written = [_place(each) for each in found if each not in layers]
-    notes = [f"{place}: the rules are written differently and rotate the same" for place in written]
+    notes = missing = _missing_layers(one, two)
+    layers = []
+    for difference in _layers(one, two):
+        if _only_written_differently(difference):
+            numbers = ranges(difference.layers)
+            place = f"{difference.stack} layers {numbers}" if numbers else difference.stack
+            notes = [*notes, f"{place}: the rules are written differently and rotate the same"]
+        else:
+            layers.append(difference)
     same = not layers and not missing
-    return Comparison(one, two, same, layers, (*missing, *notes, *_notes(one, two)))
+    return Comparison(one, two, same, tuple(layers), (*notes, *_notes(one, two)))
 
 
 def _layers(one: ModelReport, two: ModelReport) -> Iterator[LayerDifference]:
@@ -122,10 +126,6 @@ def _only_written_differently(found: LayerDifference) -> bool:
     names = {field.name for field in found.fields}
     largest = max((angle.radians for angle in found.angles), default=0.0)
     return names <= {"rule", "rule_fields"} and found.reason is None and largest < EQUAL
-
-
-def _place(found: LayerDifference) -> str:
-    return f"{found.stack} layers {ranges(found.layers)}" if found.layers else found.stack
 
 
 def _not_compared(one: ModelReport, two: ModelReport) -> tuple[str, ...]:
@@ -184,8 +184,8 @@ def _rope_fields(
         found = [each.spec.amplitude_at(length_for(each.spec, length)) for each in (one, two)]
         if found != [one.amplitude, two.amplitude] and not _same(*found):
             yield FieldDifference(f"{prefix}amplitude_at({length})", *found)
-    known = not any(_same(getattr(one, n), getattr(two, n)) is False for n in COMPARED)
-    if known and one.spec.axes != two.spec.axes:
+    same = all(_same(getattr(one, name), getattr(two, name)) for name in COMPARED)
+    if same and one.spec.axes != two.spec.axes:
         yield FieldDifference(f"{prefix}axes", one.spec.axis_of_pair, two.spec.axis_of_pair)
 
 

@@ -12,12 +12,12 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ropewalk.checks import shown
-from ropewalk.files import shown_path
+from ropewalk.files import open_regular, shown_path
 
 # Bounds, each many times what published files have.
 MOST_ENTRIES = 65_536  # of metadata, and of tensors: 70 and 2,000
@@ -29,12 +29,6 @@ MOST_DIMENSIONS = 8
 
 STRING, ARRAY = 8, 9
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes by type
-
-
-class Header(NamedTuple):
-    """The size of each list that is too long to read, by its offset."""
-
-    skipped: dict[int, int]
 
 
 class _Cursor:
@@ -58,6 +52,16 @@ class _Cursor:
             )
         self.at += count
 
+    def values(self, kind: int, count: int = 1) -> None:
+        """Pass over values of a type."""
+        if kind == STRING:
+            for _ in range(count):
+                self.string()
+        elif kind in SIZES:
+            self.skip(count * SIZES[kind])
+        else:
+            raise ValueError(f"a value has type {kind}, which is not known or a list of lists")
+
     def string(self) -> None:
         """Pass over a string."""
         length = self.take("Q")
@@ -77,24 +81,25 @@ class _Cursor:
         return count
 
 
-def check_header(path: Path) -> Header:
-    """Return what to skip in a GGUF file. Raises ValueError that names the file and the reason."""
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+def check_header(path: Path) -> dict[int, int]:
+    """Return the size of each list that is too long to read, by its offset.
+
+    Raises ValueError that names the file and the reason.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
             if size < 24:
                 raise ValueError(f"it is truncated: {size} bytes, the header alone takes 24")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _check(data, size)
-    except OSError as error:
-        raise ValueError(f"{shown_path(path)}: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(
-            f"{shown_path(path)} is not a GGUF file that can be read: {error}"
-        ) from None
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{shown_path(path)} is not a GGUF file that can be read: {error}"
+            ) from None
 
 
-def _check(data: Any, size: int) -> Header:
+def _check(data: Any, size: int) -> dict[int, int]:
     if data[:4] != b"GGUF":
         raise ValueError(f"it begins with {bytes(data[:4])!r}, not with b'GGUF'")
     # A version below 65,536 has two zero bytes: first, if the file is big-endian.
@@ -111,7 +116,7 @@ def _check(data: Any, size: int) -> Header:
         raise ValueError(
             f"it is truncated: its tensors take {cursor.at + max(ends):,} bytes, it has {size:,}"
         )
-    return Header(skipped)
+    return skipped
 
 
 def _check_metadata(cursor: _Cursor, entries: int) -> dict[int, int]:
@@ -121,7 +126,7 @@ def _check_metadata(cursor: _Cursor, entries: int) -> dict[int, int]:
         cursor.string()
         kind = cursor.take("I")
         if kind != ARRAY:
-            _pass(cursor, kind)
+            cursor.values(kind)
             continue
         start = cursor.at
         inner = cursor.take("I")
@@ -129,29 +134,12 @@ def _check_metadata(cursor: _Cursor, entries: int) -> dict[int, int]:
         values += count
         if values > MOST_VALUES:
             raise ValueError(f"its lists have more than {MOST_VALUES:,} entries")
-        if inner == STRING:
-            for _ in range(count):
-                cursor.string()
-        else:
-            cursor.skip(count * _size(inner))
+        cursor.values(inner, count)
         if count > LONGEST_READ or read + count > MOST_READ:
             skipped[start] = cursor.at - start
         else:
             read += count
     return skipped
-
-
-def _pass(cursor: _Cursor, kind: int) -> None:
-    if kind == STRING:
-        cursor.string()
-    else:
-        cursor.skip(_size(kind))
-
-
-def _size(kind: int) -> int:
-    if kind not in SIZES:
-        raise ValueError(f"a value has type {kind}, which is not known or a list of lists")
-    return SIZES[kind]
 
 
 def _check_tensor(cursor: _Cursor) -> int:
@@ -173,19 +161,22 @@ def _check_tensor(cursor: _Cursor) -> int:
     return offset + count // block * size
 
 
-def read_fields(path: Path, header: Header) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """Return a checked file's metadata, without long lists, and its tensors of rope factors."""
+def read_fields(path: Path) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """Return a file's metadata, without long lists, and its tensors of rope factors."""
     from gguf import GGUFReader
+
+    skipped = check_header(path)
 
     class Reader(GGUFReader):  # type: ignore[misc, unused-ignore]
         def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
-            if int(orig_offs) in header.skipped and int(raw_type) == ARRAY:
-                return header.skipped[int(orig_offs)], [], [], []
+            if int(orig_offs) in skipped and int(raw_type) == ARRAY:
+                return skipped[int(orig_offs)], [], [], []
             return super()._get_field_parts(orig_offs, raw_type)
 
     try:
         reader = Reader(path)
-        fields = dict(_values(reader))
+        # A list that is passed over has no types.
+        fields = {name: field.contents() for name, field in reader.fields.items() if field.types}
         tensors = {
             tensor.name: tensor.data.astype("float64").ravel().tolist()
             for tensor in reader.tensors
@@ -197,12 +188,6 @@ def read_fields(path: Path, header: Header) -> tuple[dict[str, Any], dict[str, l
             f"{shown_path(path)} is not a GGUF file that can be read: {shown(reason, 200)}"
         ) from None
     return fields, tensors
-
-
-def _values(reader: Any) -> Iterator[tuple[str, Any]]:
-    for name, field in reader.fields.items():
-        if field.types:  # a skipped list has none
-            yield name, field.contents()
 
 
 SCALING = "rope.scaling"
@@ -258,13 +243,12 @@ class GgufValues:
             raise ValueError(f"{self.key(name)} must be a string, got {shown(value)}")
         return value
 
-    def required(self, *names: str) -> int:
-        """Return the first of these integers that the file has."""
-        for name in names:
-            value = self.integer(name)
-            if value:
-                return value
-        raise ValueError(f"{self.key(names[0])} must be given, got none")
+    def required(self, name: str) -> int:
+        """Return an integer above 0, which the file must have."""
+        value = self.integer(name)
+        if not value:
+            raise ValueError(f"{self.key(name)} must be given, got none")
+        return value
 
     def sections(self) -> Sequence[int] | None:
         """Return the pairs of each axis of M-RoPE, or None."""

@@ -22,8 +22,8 @@ from ropewalk.rotary.config.reader import CLASS_DEFAULT, WHOLE_HEAD
 from ropewalk.rotary.pairing import Pairing, check_pairing
 from ropewalk.rotary.scaling import Linear, LongRoPE, Scaling, UnscaledRope, YaRN
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.inspect.cautions import factor_cautions, is_missing_original, merged
-from ropewalk.tools.inspect.gguf_reader import SCALING, GgufValues, check_header, read_fields
+from ropewalk.tools.inspect.cautions import factor_cautions, is_missing_original
+from ropewalk.tools.inspect.gguf_reader import SCALING, GgufValues, read_fields
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, ModelReport, contexts, rope_facts
 
 INTERLEAVED = frozenset(
@@ -45,9 +45,7 @@ HALF = frozenset(
     """.split()  # noqa: SIM905
 )
 SECTIONED = frozenset({"qwen2vl", "paddleocr"})  # M-RoPE in chunks; pairs are halves
-ALTERNATING = frozenset(
-    {"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"}
-)  # M-RoPE, interleaved axes
+ALTERNATING = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"})  # interleaved axes
 WITHOUT_ROPE = frozenset(
     """
     gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6 rwkv6qwen2
@@ -111,7 +109,7 @@ def inspect_gguf(path: Path, name: str, pairing: str | None = None) -> ModelRepo
             f"{name}: reading GGUF files needs gguf, which is not installed: "
             f"pip install 'ropewalk[gguf]'"
         ) from None
-    fields, tensors = read_fields(path, check_header(path))
+    fields, tensors = read_fields(path)
     try:
         values = GgufValues(fields)
         return _report(values, tensors, name, pairing)
@@ -150,10 +148,14 @@ def _report(
         if not where:
             kinds[0] = replace(kinds[0], layers=())
         kinds[0] = replace(kinds[0], layer_types=("full_attention",))
-    cautions = _cautions(values, kinds, longest, stated)
+    cautions = list(gguf_cautions(values, kinds, stated))
+    if not is_missing_original(cautions):
+        for kind in kinds:
+            cautions += [] if kind.rope is None else factor_cautions(kind, kind.rope, longest)
+    once = tuple(dict.fromkeys(cautions))
     length_key = None if longest is None else values.key("context_length")
     kinds.sort(key=lambda kind: kind.layers)
-    return ModelReport(name, "GGUF", architecture, longest, length_key, tuple(kinds), cautions)
+    return ModelReport(name, "GGUF", architecture, longest, length_key, tuple(kinds), once)
 
 
 def _kind(
@@ -243,7 +245,7 @@ def _spec(
     latent = values.architecture in LATENT
     if latent:
         sizes = sizes[1:]
-    head_dim = next((size for size in map(values.integer, sizes) if size), None)
+    head_dim = next(filter(None, map(values.integer, sizes)), None)
     if head_dim is None:
         head_dim = values.required("embedding_length") // values.required("attention.head_count")
     rotary_dim = (
@@ -296,26 +298,13 @@ def _origins(values: GgufValues, pairing: str, *, sliding: bool) -> dict[str, st
     if not (sliding and values.architecture in FIXED_SLIDING):
         names.append("rope.freq_base")
     theta = next((values.key(name) for name in names if values.number(name)), LLAMA_CPP)
-    part = values.key("rope.dimension_count")
-    stated = values.get("rope.dimension_count") is not None
-    tensors = values.get(f"{SCALING}.type") is None
+    part, rule = "rope.dimension_count", f"{SCALING}.type"
     return {
         "theta": theta,
-        "rotary_dim": part if stated else WHOLE_HEAD,
+        "rotary_dim": WHOLE_HEAD if values.get(part) is None else values.key(part),
         "pairing": pairing,
-        "scaling": CLASS_DEFAULT if tensors else values.key(f"{SCALING}.type"),
+        "scaling": CLASS_DEFAULT if values.get(rule) is None else values.key(rule),
     }
-
-
-def _cautions(
-    values: GgufValues, kinds: Sequence[LayerKind], longest: int | None, pairing: str | None
-) -> tuple[Caution, ...]:
-    found = list(gguf_cautions(values, kinds, pairing))
-    assumed = is_missing_original(tuple(found))
-    for kind in kinds:
-        if kind.rope is not None and not assumed:
-            found += factor_cautions(kind, kind.rope, longest)
-    return merged(found)
 
 
 def gguf_cautions(

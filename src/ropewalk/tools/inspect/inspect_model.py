@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ropewalk.checks import closest, shown
-from ropewalk.files import shown_path
+from ropewalk.files import open_regular, shown_path
 from ropewalk.rotary.config.config_json import (
     LENGTH_KEYS,
     MAX_BYTES,
@@ -81,17 +81,11 @@ def inspect(config: str | PathLike[str] | JsonObject, *, pairing: str | None = N
     assert source.config is not None
     reading = read_with_repairs(source.config, pairing)
     sections = _sections(reading.config, reading.model, pairing)
-    longest = _max_length(reading.config, sections)
-    kinds = layer_kinds(reading.model, longest.length)
-    cautions = find_cautions(kinds, sections, longest.length, reading.assumptions)
-    return ModelReport(
-        source.name, "config.json", reading.model.model_type, *longest, kinds, cautions
-    )
-
-
-class _MaxLength(NamedTuple):
-    length: int | None
-    key: str | None
+    longest, key = _max_length(reading.config, sections)
+    kinds = layer_kinds(reading.model, longest)
+    cautions = find_cautions(kinds, sections, longest, reading.assumptions)
+    model_type = reading.model.model_type
+    return ModelReport(source.name, "config.json", model_type, longest, key, kinds, cautions)
 
 
 def _sections(config: JsonObject, model: ModelSpec, pairing: str | None) -> RawSections:
@@ -103,16 +97,16 @@ def _sections(config: JsonObject, model: ModelSpec, pairing: str | None) -> RawS
         return {}
 
 
-def _max_length(config: JsonObject, sections: RawSections) -> _MaxLength:
-    """Return the context that the text's section states, or the file itself."""
+def _max_length(config: JsonObject, sections: RawSections) -> tuple[int, str] | tuple[None, None]:
+    """Return the context that the text's section states, or the file itself, and its key."""
     text = sections["text"][0] if "text" in sections else {}
     for section in (text, config, as_mapping(config.get("text_config"))):
         for key in LENGTH_KEYS:
             value: Any = section.get(key)
             whole = isinstance(value, (int, float)) and not isinstance(value, bool)
             if whole and 1 <= value <= MAX_LENGTH and value == int(value):
-                return _MaxLength(int(value), key)
-    return _MaxLength(None, None)
+                return int(value), key
+    return None, None
 
 
 def layer_kinds(model: ModelSpec, longest: int | None) -> tuple[LayerKind, ...]:
@@ -211,11 +205,8 @@ def _file(path: Path) -> Source:
             f"config must be a config.json, its folder or a GGUF file, got {shown_path(path)}: "
             f"weights do not describe the rope; pass the folder that has their config.json"
         )
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise ValueError(f"{shown_path(path)}: {error.strerror}") from None
+    with open_regular(path) as file:
+        magic = file.read(4)
     if magic == b"GGUF" or path.suffix == ".gguf":
         return Source(shown_path(path), None, path)
     return Source(shown_path(path), load_config(path), None)
@@ -274,7 +265,8 @@ def read_with_repairs(config: JsonObject, pairing: str | None) -> Reading:
     try:
         return Reading(ModelSpec.from_config(config, pairing=pairing), config, ())
     except ValueError as error:
-        if not any(list(_repair(_copied(place))) for place in rope_places(dict(config))):
+        copied = (place._replace(fields=dict(place.fields)) for place in rope_places(dict(config)))
+        if not any(list(_repair(place)) for place in copied):
             raise
         changed = copy.deepcopy(dict(config))
         assumptions = [caution for place in rope_places(changed) for caution in _repair(place)]
@@ -285,21 +277,17 @@ def read_with_repairs(config: JsonObject, pairing: str | None) -> Reading:
         return Reading(model, changed, tuple(assumptions))
 
 
-def _copied(place: RopePlace) -> RopePlace:
-    return place._replace(fields=dict(place.fields))
-
-
 def rope_places(section: dict[str, Any], path: str = "", depth: int = 3) -> Iterator[RopePlace]:
     """Yield the fields of each rope in a config and in its sections."""
     for key in ("rope_parameters", "rope_scaling"):
         written = section.get(key)
         if not isinstance(written, dict) or len(written) > MAX_FIELDS:
             continue
-        inner = {name: each for name, each in written.items() if isinstance(each, dict)}
-        if not inner:
+        by_type = {name: fields for name, fields in written.items() if isinstance(fields, dict)}
+        if not by_type:
             yield RopePlace(written, section, f"{path}{key}")
-        for name, each in inner.items():
-            yield RopePlace(each, section, f"{path}{key}.{named(name)}")
+        for name, fields in by_type.items():
+            yield RopePlace(fields, section, f"{path}{key}.{named(name)}")
     if depth:
         for key, value in section.items():
             if isinstance(value, dict) and str(key).endswith("config"):

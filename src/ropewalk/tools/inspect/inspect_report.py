@@ -15,7 +15,7 @@ from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.rotary.config.reader import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, WHOLE_HEAD
 from ropewalk.tools.inspect.cautions import pairing_words
 from ropewalk.tools.inspect.differences import Comparison, LayerDifference
-from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, ModelReport, RopeFacts, Turns
+from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, RopeFacts, Turns
 
 Row = tuple[str, str]
 Block = tuple[str, list[Row]]
@@ -36,13 +36,16 @@ def report_blocks(report: ModelReport) -> Iterator[Block]:
         context = f"context {report.max_length:,} ({report.max_length_key})"
     yield f"{report.source}: {report.model_type or 'no model type'}, {context}", []
     for kind in report.kinds:
-        yield kind_title(kind), list(_kind_rows(kind))
-    warnings = [row for caution in report.warnings for row in _caution_rows(caution)]
+        yield _title(kind), list(_kind_rows(kind))
+    warnings: list[Row] = []
+    for caution in report.warnings:
+        where = f"{caution.where}: " if caution.where else ""
+        warnings += [(caution.id, f"{where}{caution.cause}."), ("", f"Way out: {caution.way_out}.")]
     count = len(report.warnings)
     yield (f"{count} warning{'s' * (count != 1)}" if count else "no warnings"), warnings
 
 
-def kind_title(kind: LayerKind) -> str:
+def _title(kind: LayerKind | LayerDifference) -> str:
     """Return "text, layers 0-31: full_attention"."""
     layers = f"layers {ranges(kind.layers)}" if kind.layers else "layers not stated"
     types = f": {', '.join(kind.layer_types)}" if kind.layer_types else ""
@@ -77,15 +80,9 @@ def _rope_rows(rope: RopeFacts) -> Iterator[Row]:
         yield "rule", _with(f"{rope.rule}: {fields_text(rope.rule_fields)}", place)
     if rope.reverse:
         yield "direction", "reversed: position m rotates by -m·f"
-    yield (
-        "amplitude",
-        f"{rope.amplitude:.6g} on cos and sin"
-        + (
-            f", so scores of rotated dimensions grow {rope.amplitude**2:.4g} times"
-            if not math.isclose(rope.amplitude, 1.0)
-            else ""
-        ),
-    )
+    scores = f", so scores of rotated dimensions grow {rope.amplitude**2:.4g} times"
+    scores = "" if math.isclose(rope.amplitude, 1.0) else scores
+    yield "amplitude", f"{rope.amplitude:.6g} on cos and sin{scores}"
     yield from _wavelength_rows(rope)
     for turns in rope.turns:
         yield "full turn" if turns is rope.turns[0] else "", _turns_text(turns, rope)
@@ -111,32 +108,22 @@ def _wavelength_rows(rope: RopeFacts) -> Iterator[Row]:
 
 
 def _span(wavelengths: Sequence[float]) -> str:
-    finite = [each for each in wavelengths if each != math.inf]
-    return f"{min(finite):,.3g} to {_short(max(finite))}"
-
-
-def _short(number: float) -> str:
-    return f"{number:,.0f}" if number < 1e9 else f"{number:.3g}"
+    finite = [wavelength for wavelength in wavelengths if wavelength != math.inf]
+    longest = f"{max(finite):,.0f}" if max(finite) < 1e9 else f"{max(finite):.3g}"
+    return f"{min(finite):,.3g} to {longest}"
 
 
 def _turns_text(turns: Turns, rope: RopeFacts) -> str:
-    context = f"{turns.length:,}"
+    context, count = f"{turns.length:,}", len(turns.full) + len(turns.less) + len(turns.still)
     if rope.rule is not None and (len(rope.turns) > 1 or turns.rule):
-        how = "with the rule" if turns.rule else "without the rule"
-        context = f"the {turns.context} context of {turns.length:,}, {how}"
-        if len(rope.turns) == 1:
-            context = f"{turns.length:,}, {how}"
-    full = (
-        f"{_pairs(turns.full)} ({len(turns.full)} of {_count(turns)})" if turns.full else "no pair"
-    )
+        if len(rope.turns) > 1:
+            context = f"the {turns.context} context of {context}"
+        context += ", with the rule" if turns.rule else ", without the rule"
+    full = f"{_pairs(turns.full)} ({len(turns.full)} of {count})" if turns.full else "no pair"
     parts = [f"{full} within {context}"]
-    parts.append(f"{_pairs(turns.less)} never" if turns.less else "")
-    parts.append(f"{_pairs(turns.still)} do not rotate" if turns.still else "")
-    return "; ".join(part for part in parts if part)
-
-
-def _count(turns: Turns) -> int:
-    return len(turns.full) + len(turns.less) + len(turns.still)
+    parts += [f"{_pairs(turns.less)} never"] if turns.less else []
+    parts += [f"{_pairs(turns.still)} do not rotate"] if turns.still else []
+    return "; ".join(parts)
 
 
 def _pairs(numbers: Sequence[int]) -> str:
@@ -170,23 +157,13 @@ def _with(text: str, note: str | None) -> str:
     return f"{text} ({note})" if note else text
 
 
-def _caution_rows(caution: Caution) -> Iterator[Row]:
-    where = f"{caution.where}: " if caution.where else ""
-    yield caution.id, f"{where}{caution.cause}."
-    yield "", f"Way out: {caution.way_out}."
-
-
 def comparison_blocks(found: Comparison) -> Iterator[Block]:
     """Yield how two models differ."""
     first, second = found.first.source, found.second.source
-    if found.same:
-        yield f"{first} and {second}: the same ropes in all layers", []
-    else:
-        yield f"{first} and {second}: the ropes differ", []
+    result = "the same ropes in all layers" if found.same else "the ropes differ"
+    yield f"{first} and {second}: {result}", []
     for layers in found.layers:
-        place = f"layers {ranges(layers.layers)}" if layers.layers else "layers not stated"
-        types = f": {', '.join(layers.layer_types)}" if layers.layer_types else ""
-        yield f"{layers.stack}, {place}{types}", list(_difference_rows(layers))
+        yield _title(layers), list(_difference_rows(layers))
     if found.notes:
         yield "the models", [("", f"{note}.") for note in found.notes]
     for report in (found.first, found.second):
@@ -199,9 +176,8 @@ def _difference_rows(layers: LayerDifference) -> Iterator[Row]:
     for field in layers.fields:
         first, second = value_text(field.first), value_text(field.second)
         if isinstance(field.first, Mapping) and isinstance(field.second, Mapping):
-            first, second = (
-                _only_different(a, b) for a, b in _both_ways(field.first, field.second)
-            )
+            first = _only_different(field.first, field.second)
+            second = _only_different(field.second, field.first)
         yield field.name, f"{first} | {second}"
     if layers.reason is not None:
         yield "angles", f"not compared: {layers.reason}"
@@ -213,10 +189,6 @@ def _difference_rows(layers: LayerDifference) -> Iterator[Row]:
         yield "", f"a pair is off by 1 rad from distance {layers.one_radian_at:,} on"
     elif layers.angles:
         yield "", "no pair is off by 1 rad within the longest context"
-
-
-def _both_ways(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Any, Any]:
-    return (first, second), (second, first)
 
 
 def _only_different(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:

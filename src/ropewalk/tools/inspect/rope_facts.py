@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE, Proportional, Scaling
 from ropewalk.rotary.spec import RotarySpec
@@ -270,17 +269,13 @@ def float32_error(spec: RotarySpec, length: int) -> float:
     return float((rounded.double() - exact).abs().max())
 
 
-def signed_frequencies(spec: RotarySpec, length: int | None) -> Tensor:
-    """Return radians per position, float64 (R/2,), negative if the rope is reversed."""
-    return spec.inverse_frequencies(length_for(spec, length))
-
-
 def drift(first: RotarySpec, second: RotarySpec, length: int) -> tuple[float, int]:
     """Return the largest difference of two ropes' frequencies, and its pair.
 
     In radians per position. Both ropes have the same number of pairs. length: of the
     sequence, for rules that depend on it.
     """
-    gap = (signed_frequencies(first, length) - signed_frequencies(second, length)).abs()
+    one, two = (spec.inverse_frequencies(length_for(spec, length)) for spec in (first, second))
+    gap = (one - two).abs()
     pair = int(gap.argmax())
     return float(gap[pair]), pair
