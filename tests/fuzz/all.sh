@@ -11,7 +11,6 @@ python=${PYTHON:-.venv/bin/python}
 
 run() {
   case $1 in
-    configs) "$python" tests/fuzz/fuzz_configs.py --minutes "$(awk "BEGIN { print $2 / 60 }")" --seed "$seed" ;;
     kills) "$python" tests/fuzz/kills.py "$2" "$seed" 2>/dev/null | tr -d '\n' && echo ;;
     *) "$python" tests/fuzz/mutations.py "$1" "$2" "$seed" ;;
   esac 2>&1 | sed "s/^/$1: /"

@@ -1,4 +1,4 @@
-"""Mutate encodings' texts, corpora, vocabularies and checkpoints; each is read or refused by us.
+"""Mutate configs, encodings' texts, corpora, vocabularies and checkpoints: read, or refused by us.
 
 ``python tests/fuzz/mutations.py TARGET [SECONDS] [SEED]`` mutates for so long (ten minutes if not
 given) and prints counts: accepted, refused, faults, the most CPU time and memory of one input. A

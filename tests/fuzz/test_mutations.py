@@ -1,30 +1,39 @@
-"""Mutated encodings, corpora, vocabularies and checkpoints, a few hundred of each format.
+"""Mutated configs, encodings, corpora, vocabularies and checkpoints, up to 250 of each format.
 
 The first fails if one ends in an exception that is not ours, in a message as long as the input, in
-something unsound, or beyond 2 s of CPU or 500 MB; the second if the fuzzer would not notice.
+something unsound, or beyond 2 s of CPU or 500 MB; the others if the fuzzer would not notice.
 """
 
 import sys
 
 import pytest
+from config_mutations import Mutation, read
+from published import changed
 from scripts import load_scripts
+
+from ropewalk.rotary.config import head_layouts, rope_fields
 
 if sys.platform != "linux":
     pytest.skip("needs limits of Linux", allow_module_level=True)
 
 (mutations,) = load_scripts("tests/fuzz", "mutations")
 
-TIMES = {"checkpoints": 100, "gzip": 60}
+TIMES = {"checkpoints": 40, "configs": 60, "gzip": 25}
+SLOW = ["configs"]
 
 
-@pytest.mark.parametrize("target", mutations.TARGETS)
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+     for name in mutations.TARGETS],
+)  # fmt: skip
 @pytest.mark.filterwarnings("ignore:.*without a checksum")
 def test_each_is_read_or_refused_in_words(target, tmp_path):
     times = TIMES.get(target, 250)
-    found = mutations.fuzz(target, tmp_path, seed=1, times=times, seconds=0)
-    assert not found.faults
-    assert found.counts["accepted"] > times / 20, "inputs are too far from what is read"
-    assert found.counts["refused"] > times / 20
+    outcomes = mutations.fuzz(target, tmp_path, seed=1, times=times, seconds=0)
+    assert not outcomes.faults
+    assert outcomes.counts["accepted"] > times / 20, "inputs are too far from what is read"
+    assert outcomes.counts["refused"] > times / 20
 
 
 def _unsound(data, folder):
@@ -64,3 +73,22 @@ def test_the_fuzzer_notices(read, said, tmp_path):
     outcome = mutations.trial(target, b"", tmp_path, mutations.Found())
     assert outcome.startswith("fault")
     assert said in outcome
+
+
+def test_the_fuzzer_of_configs_notices(monkeypatch, tmp_path):
+    huge = Mutation(changed("llama-3-8b", {"rope_theta": 1e300}), nonsense={"rope_theta"})
+    with pytest.raises(ValueError, match="rope_theta must lie between"):
+        read(huge, tmp_path)
+    monkeypatch.setattr(rope_fields, "positive_theta", lambda key, value: value)
+    with pytest.raises(AssertionError):
+        read(huge, tmp_path)
+    monkeypatch.setattr(rope_fields, "positive_theta", lambda key, value: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        read(huge, tmp_path)
+    monkeypatch.undo()
+    text = Mutation(changed("mistral-nemo-12b-merge", {"head_dim": "x"}), nonsense={"head_dim"})
+    with pytest.raises(ValueError, match="head_dim must be an integer"):
+        read(text, tmp_path)
+    monkeypatch.setattr(head_layouts, "positive_int", lambda values, *keys, most: 128)
+    with pytest.raises(AssertionError, match="nonsense was read: head_dim"):
+        read(text, tmp_path)

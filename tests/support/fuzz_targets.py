@@ -1,4 +1,4 @@
-"""The lab's external inputs, for its fuzzer: inputs of each format and their allowed outcomes.
+"""External inputs for the fuzzer: inputs of each format and their allowed outcomes.
 
 A reader returns if the input was accepted and its result is sound, raises ValueError or TypeError
 if it was refused, and AssertionError if something unsound was accepted.
@@ -11,10 +11,12 @@ import tempfile
 import warnings
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from config_mutations import read_config
 from corpus_inputs import gzipped, lines, running_text, sides, table
 from encoding_texts import encoding_text
 from tiny_tasks import config_of, translation_config
@@ -175,14 +177,8 @@ def _checkpoints() -> list[bytes]:
 
 
 def _one_of(make: Callable[[], list[bytes]]) -> Callable[[random.Random], bytes]:
-    held: list[bytes] = []
-
-    def choose(draw: random.Random) -> bytes:
-        if not held:
-            held.extend(make())
-        return draw.choice(held)
-
-    return choose
+    made = cache(make)
+    return lambda draw: draw.choice(made())
 
 
 def _tokenizers() -> list[bytes]:
@@ -193,6 +189,7 @@ def _tokenizers() -> list[bytes]:
 
 
 TARGETS = {
+    "configs": Target(lambda draw: b"%d" % draw.getrandbits(64), read_config),
     "encodings": Target(encoding_text, read_encoding),
     "jsonl": Target(lines, corpus_reader("jsonl")),
     "csv": Target(lambda draw: table(draw, ","), corpus_reader("csv")),
