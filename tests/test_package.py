@@ -38,6 +38,7 @@ STEPS = {
     "rope.rotate(torch.ones(2, 1, 4, 8), length=torch.tensor([4, 99]))",
     "config": "config = {'model_type': 'llama', 'head_dim': 64, 'num_hidden_layers': 2}; "
     "ropewalk.ModelSpec.from_config(config).to_config()",
+    "catalogue": "from ropewalk import tools; tools.catalogue('llama'); tools.catalogue_vectors()",
     "another library": "import sacrebleu",
 }
 
@@ -60,6 +61,7 @@ def test_each_step_loads_no_more_than_it_needs():
     }
     assert packages["import"] == packages["name"] == {"ropewalk"}
     assert packages["call"] | packages["config"] <= {"ropewalk", "torch"}
+    assert not {"transformers", "mpmath", "gguf"} & packages["catalogue"]
     assert "sacrebleu" in packages["another library"]  # the probe sees what else is loaded
     used = {module for step in ("name", "call", "config") for module in modules[step]}
     assert "ropewalk.rotary.kernels.gpu" in used

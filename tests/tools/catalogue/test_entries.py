@@ -6,8 +6,6 @@ kind of rope has no test vector, and if a wrong name is not answered with the ne
 """
 
 import dataclasses
-import subprocess
-import sys
 
 import pytest
 from published import PUBLISHED, READ
@@ -56,9 +54,9 @@ def test_entries_are_what_is_read_in_published_configs(name):
     for layer, entry in layers_with_entries(name):
         rope = layer.rope
         assert entry is not None
-        if rope is None:
+        if layer.layer_type in entry.nope_layer_types or rope is None:
+            assert rope is None  # exaone4 has such types
             continue
-        assert layer.layer_type not in entry.nope_layer_types
         assert (rope.pairing, rope.write_pairing) == (entry.pairing, entry.write_pairing)
         assert rotary_part(rope) == entry.rotary_part or (
             (rotary_part(rope), entry.rotary_part) == ("all", "first")
@@ -77,17 +75,6 @@ def test_entries_are_what_is_read_in_published_configs(name):
             assert layer.indexer.pairing == indexer.pairing
             assert layer.indexer.write_pairing == indexer.write_pairing
             assert rotary_part(layer.indexer) == indexer.rotary_part
-
-
-def test_layers_of_a_nope_type_have_no_rope():
-    """Fails if a type without rope is missing in the entry of a published model that has one."""
-    seen = set()
-    for name in READ:
-        for layer, entry in layers_with_entries(name):
-            if layer.layer_type in entry.nope_layer_types:
-                assert layer.rope is None
-                seen.add(PUBLISHED[name]["model_type"])
-    assert "exaone4" in seen
 
 
 def test_every_kind_of_rope_has_a_vector_and_every_vector_a_rope():
@@ -110,10 +97,7 @@ def test_every_kind_of_rope_has_a_vector_and_every_vector_a_rope():
         ("qwen3_vl_text", {"axes": "interleaved", "axis_count": 3}),  # apply_interleaved_mrope
         ("nanochat", {"reverse": True}),  # rotate_half without the minus sign
         ("smollm3", {"nope_key": "no_rope_layers", "theta_default": 2e6}),
-        (
-            "cohere2",
-            {"nope_layer_types": ("full_attention",)},
-        ),
+        ("cohere2", {"nope_layer_types": ("full_attention",)}),
         ("qwen3_omni_moe_text", {"theta_default": 1e6}),  # default_theta
         ("bailing_hybrid", {"theta_default": 6e6}),  # rope_theta of its configuration
         ("phi-msft", {"rotary_part": "first", "rotary_part_keys": ("rotary_dim",)}),
@@ -140,29 +124,21 @@ def test_a_wrong_name_is_answered_with_the_nearest():
         tools.catalogue(3)
 
 
-def test_entries_cannot_be_changed():
-    entry = tools.catalogue("llama")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        entry.rope.pairing = "interleaved"
-    tools.catalogue_vectors().clear()
-    assert tools.catalogue_vectors()
-
-
 def test_what_a_caller_does_to_an_entry_stays_with_the_caller():
-    """Fails if the dictionaries of a record are those of the cache."""
-
-    def all_of():
-        return (
-            tools.catalogue("gemma3_text").rope.theta_by_layer_type,
-            {each.model_type: each for each in tools.catalogue()}["gemma3_text"].rope.rope_switches,
-            tools.catalogue("gemma3").sections,
-            tools.catalogue_vectors()["half"].spec,
-        )
-
-    before = [dict(each) for each in all_of()]
-    for each in all_of():
-        each["changed"] = 1
-    assert [dict(each) for each in all_of()] == before
+    """Fails if a field can be set, or if the dictionaries of a record are those of the cache."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        tools.catalogue("llama").rope.pairing = "interleaved"
+    parts = (
+        lambda: tools.catalogue("gemma3_text").rope.theta_by_layer_type,
+        lambda: next(e for e in tools.catalogue() if e.model_type == "phi").rope.rope_switches,
+        lambda: tools.catalogue("gemma3").sections,
+        lambda: tools.catalogue_vectors()["half"].spec,
+        tools.catalogue_vectors,
+    )
+    for part in parts:
+        before = dict(part())
+        part()["changed"] = 1
+        assert dict(part()) == before
 
 
 def test_equal_records_have_one_hash():
@@ -170,12 +146,3 @@ def test_equal_records_have_one_hash():
     entries, vectors = tools.catalogue(), tools.catalogue_vectors()
     assert len({*entries, *tools.catalogue()}) == len(entries)
     assert len({*vectors.values(), *tools.catalogue_vectors().values()}) == len(vectors)
-
-
-def test_reading_needs_no_other_library():
-    """Fails if transformers or mpmath is imported when the catalogue is read."""
-    probe = (
-        "import sys; from ropewalk import tools; tools.catalogue('llama'); "
-        "tools.catalogue_vectors(); assert not {'transformers', 'mpmath'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", probe], check=True)

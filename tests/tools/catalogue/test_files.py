@@ -100,10 +100,7 @@ def places(value, path=()):
 
 
 A_FEW = ("deepseek_v32", "falcon", "gemma3_text", "llama", "qwen2_vl", "t5")
-SMALL = {
-    **CATALOGUE,
-    "model_types": {name: CATALOGUE["model_types"][name] for name in A_FEW},
-}
+SMALL = {**CATALOGUE, "model_types": {name: CATALOGUE["model_types"][name] for name in A_FEW}}
 
 
 @given(st.sampled_from(list(places(SMALL))), st.sampled_from([{}, -1, "other", [[]]]))

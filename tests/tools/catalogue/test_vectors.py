@@ -87,14 +87,11 @@ def test_axes_are_those_of_the_library(name, expected):
     assert rotary_spec(VECTORS[name].spec).axes == expected
 
 
-def test_every_rule_and_far_positions_have_a_vector():
+def test_vectors_have_every_rule_and_numbers_that_differ():
+    """A number that a dimension shares with another could hide that they were exchanged."""
     rules = {vector.spec["scaling"]["rope_type"] for vector in VECTORS.values()}
     assert rules == {*RULES_BY_ROPE_TYPE, "default"}
     assert any(2**31 - 1 in vector.positions for vector in VECTORS.values())
-
-
-def test_queries_and_keys_are_exact_and_differ():
-    """A number that a dimension shares with another could hide that they were exchanged."""
     for vector in VECTORS.values():
         for row in (*vector.q, *vector.k):
             assert len(set(row)) == len(row) == vector.spec["head_dim"]

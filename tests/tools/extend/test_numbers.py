@@ -51,7 +51,7 @@ def frequency(method, pair, dims, theta, s, original):
     return plain * (1 - blend) + plain / s * blend
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     dims=st.sampled_from([32, 64, 96, 128, 256]),
     theta=st.sampled_from([1e4, 5e5, 1e6, 1e7]),

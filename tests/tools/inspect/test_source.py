@@ -64,13 +64,13 @@ def test_bad_json_is_an_error_in_bounded_time(tmp_path, content, message):
 
 def test_a_config_with_many_ropes_is_not_read_again_for_each_key():
     """Every layer has a rope of its own; one read is fine, a hundred would take minutes."""
-    layers = {str(i): {"rope_theta": 1e4 + i} for i in range(120)}
-    config = {"model_type": "granite_swa", "num_hidden_layers": 120, "head_dim": 128}
-    config |= {"layer_rope_theta": [1e4 + i for i in range(120)], "per_layer_config": layers}
+    layers = {str(i): {"rope_theta": 1e4 + i} for i in range(60)}
+    config = {"model_type": "granite_swa", "num_hidden_layers": 60, "head_dim": 128}
+    config |= {"layer_rope_theta": [1e4 + i for i in range(60)], "per_layer_config": layers}
     config |= {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
     start = time.process_time()
-    assert len(rw.tools.inspect(config).kinds) == 120
-    assert time.process_time() - start < 8
+    assert len(rw.tools.inspect(config).kinds) == 60
+    assert time.process_time() - start < 6
 
 
 def test_weights_are_refused_by_their_name(tmp_path):
