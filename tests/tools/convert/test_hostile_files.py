@@ -10,14 +10,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors_files import (
-    LLAMA,
-    SHAPES,
-    file_of,
-    llama_folder,
-    llama_tensors,
-    tensors_file,
-)
+from safetensors_files import LLAMA, SHAPES, file_of, llama_folder, llama_tensors, tensors_file
 
 from ropewalk import tools
 
@@ -195,57 +188,37 @@ def change_index(folder, **changes):
     (folder / INDEX).write_text(json.dumps(index))
 
 
-def spoil(folder, case):
-    first, second = sorted(folder.glob("*.safetensors"))
-    if case == "climbs":
-        change_index(folder, **{Q: "../in/" + first.name})
-    elif case == "is absolute":
-        change_index(folder, **{Q: str(first)})
-    elif case == "dots":
-        change_index(folder, **{Q: ".."})
-    elif case == "a number":
-        change_index(folder, **{Q: 3})
-    elif case == "file missing":
-        second.unlink()
-    elif case == "another file":
-        change_index(folder, **{Q: second.name})
-    elif case == "no such tensor":
-        change_index(folder, x=first.name)
-    elif case == "in two files":
-        (folder / "model-3.safetensors").write_bytes(tensors_file({Q: ("F32", (32, 16))}))
-    elif case == "not in the index":
-        (folder / "model-3.safetensors").write_bytes(tensors_file({"y": ("F32", (2,))}))
-    elif case == "no index":
-        (folder / INDEX).unlink()
-    elif case == "two indexes":
-        (folder / "model.safetensors.index.fp16.json").write_text("{}")
-    elif case == "damaged":
-        (folder / INDEX).write_text("{")
-    elif case == "no map":
-        (folder / INDEX).write_text("[]")
+def add_tensors(folder, **tensors):
+    (folder / "model-3.safetensors").write_bytes(tensors_file(tensors))
 
 
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("climbs", "which is not a file of this folder itself"),
-        ("is absolute", "which is not a file of this folder itself"),
-        ("dots", "which is no name of a file"),
-        ("a number", "in 3, which is no name of a file"),
-        ("file missing", "which is missing from the folder"),
-        ("another file", "but that file does not have it"),
-        ("no such tensor", "has tensor 'x'"),
-        ("in two files", "is in two files of"),
-        ("not in the index", "does not have tensor 'y'"),
-        ("no index", "weights in several files must have an index"),
-        ("two indexes", "must have one index"),
-        ("damaged", "is damaged: the end at line 1"),
-        ("no map", "must have a weight_map"),
-    ],
-)
-def test_an_index_that_does_not_fit_is_named(case, message, tmp_path):
+FIRST, SECOND = (f"model-0000{i}-of-00002.safetensors" for i in (1, 2))
+#: What is done to the folder, and what the refusal says.
+INDEXES = {
+    "climbs": (lambda f: change_index(f, **{Q: "../in/" + FIRST}), "not a file of this folder"),
+    "is absolute": (lambda f: change_index(f, **{Q: str(f / FIRST)}), "not a file of this folder"),
+    "dots": (lambda f: change_index(f, **{Q: ".."}), "which is no name of a file"),
+    "a number": (lambda f: change_index(f, **{Q: 3}), "in 3, which is no name of a file"),
+    "file missing": (lambda f: (f / SECOND).unlink(), "which is missing from the folder"),
+    "another file": (lambda f: change_index(f, **{Q: SECOND}), "but that file does not have it"),
+    "no such tensor": (lambda f: change_index(f, x=FIRST), "has tensor 'x'"),
+    "in two files": (lambda f: add_tensors(f, **{Q: ("F32", (32, 16))}), "is in two files of"),
+    "not in the index": (lambda f: add_tensors(f, y=("F32", (2,))), "does not have tensor 'y'"),
+    "no index": (lambda f: (f / INDEX).unlink(), "weights in several files must have an index"),
+    "two indexes": (
+        lambda f: (f / "model.safetensors.index.fp16.json").write_text("{}"),
+        "must have one index",
+    ),
+    "damaged": (lambda f: (f / INDEX).write_text("{"), "is damaged: the end at line 1"),
+    "no map": (lambda f: (f / INDEX).write_text("[]"), "must have a weight_map"),
+}
+
+
+@pytest.mark.parametrize("case", INDEXES)
+def test_an_index_that_does_not_fit_is_named(case, tmp_path):
+    spoil, message = INDEXES[case]
     folder = llama_folder(tmp_path / "in", shards=2)
-    spoil(folder, case)
+    spoil(folder)
     refused(folder, message)
 
 
@@ -281,50 +254,33 @@ def test_a_folder_without_weights_or_config(tmp_path):
     refused(folder, "config.json: no such file")
 
 
-def special(folder, case):
-    file = folder / "model.safetensors"
-    if case == "dangling":
-        file.unlink()
-        file.symlink_to("../blobs/nothing")
-    elif case == "loop":
-        file.unlink()
-        file.symlink_to(file.name)
-    elif case == "folder":
-        file.unlink()
-        file.mkdir()
-    elif case == "link to a folder":
-        file.unlink()
-        file.symlink_to(folder)
-    elif case == "pipe":
-        os.mkfifo(folder / "pipe")
-    elif case == "pipe as weights":
-        file.unlink()
-        os.mkfifo(file)
-    elif case == "device":
-        (folder / "tokenizer.model").symlink_to("/dev/zero")
-    elif case == "config is a loop":
-        (folder / "config.json").unlink()
-        (folder / "config.json").symlink_to("config.json")
+#: A file of the folder, what takes its place, and what the refusal says of it.
+SPECIAL = {
+    "dangling": ("model.safetensors", lambda file: file.symlink_to("../blobs/nothing"),
+                 "a symlink to a file that is missing"),
+    "loop": ("model.safetensors", lambda file: file.symlink_to(file.name),
+             "Too many levels of symbolic links"),
+    "config is a loop": ("config.json", lambda file: file.symlink_to(file.name),
+                         "Too many levels of symbolic links"),
+    "folder": ("model.safetensors", lambda file: file.mkdir(), "a folder, not a regular file"),
+    "link to a folder": ("model.safetensors", lambda file: file.symlink_to(file.parent),
+                         "a folder, not a regular file"),
+    "pipe": ("pipe", lambda file: os.mkfifo(file), "a pipe, not a regular file"),
+    "pipe as weights": ("model.safetensors", lambda file: os.mkfifo(file),
+                        "a pipe, not a regular file"),
+    "device": ("tokenizer.model", lambda file: file.symlink_to("/dev/zero"),
+               "a device, not a regular file"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("dangling", "model.safetensors: a symlink to a file that is missing"),
-        ("loop", "model.safetensors: Too many levels of symbolic links"),
-        ("folder", "model.safetensors: a folder, not a regular file"),
-        ("link to a folder", "model.safetensors: a folder, not a regular file"),
-        ("pipe", "pipe: a pipe, not a regular file"),
-        ("pipe as weights", "model.safetensors: a pipe, not a regular file"),
-        ("device", "tokenizer.model: a device, not a regular file"),
-        ("config is a loop", "config.json: Too many levels of symbolic links"),
-    ],
-)
+@pytest.mark.parametrize("case", SPECIAL)
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
-def test_what_is_no_regular_file_is_named_and_never_waited_for(case, message, tmp_path):
-    folder = llama_folder(tmp_path / "in")
-    special(folder, case)
-    refused(folder, message)
+def test_what_is_no_regular_file_is_named_and_never_waited_for(case, tmp_path):
+    name, make, message = SPECIAL[case]
+    file = llama_folder(tmp_path / "in") / name
+    file.unlink(missing_ok=True)
+    make(file)
+    refused(file.parent, f"{name}: {message}")
 
 
 def test_the_cache_of_the_hub_is_read_through_its_symlinks(tmp_path):
