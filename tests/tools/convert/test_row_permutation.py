@@ -4,12 +4,15 @@ These fail if a row is lost or doubled, if converting back does not restore the 
 and keys of the new order, rotated by the other pairing, give other scores.
 """
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk import RotarySpec
+from ropewalk import RotaryEmbedding, RotarySpec
 from ropewalk.tools.convert import row_permutation
 from ropewalk.tools.convert.row_permutation import Heads, latent_key, order_of_rows, permuted
 
@@ -52,43 +55,23 @@ def test_parts_that_rotate_are_apart_and_inside_the_tensor(place, rope, groups, 
 )
 def test_scores_are_the_same_under_the_other_pairing(rope, to, groups, keys, positions):
     torch.manual_seed(0)
-    before = "half" if to == "interleaved" else "interleaved"
     heads, width = Heads(groups * keys, keys), 3
     state = torch.randn(width, dtype=torch.float64)
     order = order_of_rows(rope.rotary_dim, to)
     scores = {}
-    weights = {
-        row_permutation.queries: torch.randn(
-            heads.queries * rope.head_dim, width, dtype=torch.float64
-        ),
-        row_permutation.keys: torch.randn(heads.keys * rope.head_dim, width, dtype=torch.float64),
-    }
-    for pairing in (before, to):
+    places = {row_permutation.queries: heads.queries, row_permutation.keys: heads.keys}
+    weights = {place: torch.randn(n * rope.head_dim, width).double() for place, n in places.items()}
+    for pairing in sorted(PAIRINGS, key=lambda pairing: pairing == to):
+        spec = replace(rope, pairing=pairing, write_pairing=pairing)
         vectors = []
         for (place, weight), position in zip(weights.items(), positions, strict=True):
-            if pairing == to:
-                weight = weight.clone()
-                for start in place(heads, rope).starts:
-                    part = weight[start : start + rope.rotary_dim].numpy()
-                    content = permuted(part.tobytes(), order)
-                    part[:] = torch.frombuffer(bytearray(content), dtype=torch.float64).view(
-                        part.shape
-                    )
-            vectors.append(rotated(weight @ state, position, rope, pairing))
+            for start in place(heads, rope).starts if pairing == to else ():
+                part = weight[start : start + rope.rotary_dim].numpy()
+                content = permuted(part.tobytes(), order)
+                part[:] = np.frombuffer(content).reshape(part.shape)
+            x = (weight @ state).view(1, -1, 1, rope.head_dim)
+            vectors.append(RotaryEmbedding(spec).rotate(x, torch.tensor([position])))
         q, k = vectors
-        scores[pairing] = torch.einsum("kgd,kd->kg", q.view(keys, groups, -1), k)
-    torch.testing.assert_close(scores[to], scores[before], rtol=1e-9, atol=1e-9)
-
-
-def rotated(x, position, rope, pairing):
-    """Rotate heads, pair by pair."""
-    x = x.view(-1, rope.head_dim).clone()
-    pairs = rope.rotary_dim // 2
-    for pair in range(pairs):
-        first = rope.start + (pair if pairing == "half" else 2 * pair)
-        second = first + (pairs if pairing == "half" else 1)
-        angle = torch.tensor(position * 1e4 ** (-pair / pairs), dtype=torch.float64)
-        a, b = x[:, first].clone(), x[:, second].clone()
-        x[:, first] = a * angle.cos() - b * angle.sin()
-        x[:, second] = b * angle.cos() + a * angle.sin()
-    return x
+        scores[pairing] = torch.einsum("kgd,kd->kg", q.view(keys, groups, -1), k.view(keys, -1))
+    first, second = scores.values()
+    torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)

@@ -250,10 +250,16 @@ def test_an_interruption_at_any_line_leaves_no_out_or_all_of_it(model, tmp_path,
     assert names(model.parent) == ["in", "out"]
 
 
-def test_parts_of_dead_processes_are_removed_and_others_stay(model):
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                           capture_output=True, text=True, check=True)  # fmt: skip
-    dead, here = int(ended.stdout), machine_name()
+@pytest.fixture
+def dead():
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_parts_of_dead_processes_are_removed_and_others_stay(model, dead):
+    here = machine_name()
     parts = {
         f".out.{here}-{dead}-0011aabb.partial": False,
         f".other.{here}-{dead}-0011aabb.partial": False,
@@ -270,11 +276,9 @@ def test_parts_of_dead_processes_are_removed_and_others_stay(model):
     assert names(model) == sorted([*contents(model)])
 
 
-def test_a_part_that_another_process_has_locked_stays(model):
+def test_a_part_that_another_process_has_locked_stays(model, dead):
     """Its process may be in another container, where its number is not seen."""
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                           capture_output=True, text=True, check=True)  # fmt: skip
-    part = model.parent / f".out.{machine_name()}-{int(ended.stdout)}-0011aabb.partial"
+    part = model.parent / f".out.{machine_name()}-{dead}-0011aabb.partial"
     with locked(part):
         tools.convert(model, model.parent / "out", to="interleaved")
         assert part.is_dir()

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from gguf_files import LLAMA, write_gguf
+from gguf_files import write_gguf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from published import PUBLISHED, changed
@@ -265,7 +265,3 @@ def test_without_gguf_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
     with pytest.raises(ValueError, match=r"pip install 'ropewalk\[gguf\]'"):
         rw.tools.inspect(path)
-
-
-def test_the_fields_of_the_test_are_those_of_a_model():
-    assert LLAMA["embedding_length"] // LLAMA["attention.head_count"] == 64
