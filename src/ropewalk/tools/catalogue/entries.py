@@ -134,14 +134,13 @@ def _example(conventions: RopeConventions) -> RotarySpec:
         sizes["qk_rope_head_dim"] = HEAD_DIM // 2
     if conventions.rotary_dim_key is not None:
         sizes[conventions.rotary_dim_key] = HEAD_DIM // 2
-    part = 0.5 if conventions.partial_rotary else 1.0
-    pairs = int(HEAD_DIM * part) // 2
-    third = pairs // 3
     fields: dict[str, Any] = {"rope_type": "default", "rope_theta": 10_000.0}
+    pairs = HEAD_DIM // 2
     if conventions.partial_rotary:
-        fields["partial_rotary_factor"] = part
+        fields["partial_rotary_factor"] = 0.5
+        pairs //= 2
     if conventions.axis_order is not None:
-        fields["mrope_section"] = [third, third, pairs - 2 * third]
+        fields["mrope_section"] = [pairs // 3, pairs // 3, pairs - 2 * (pairs // 3)]
     return read_rope(sizes, conventions, fields)
 
 
@@ -169,8 +168,7 @@ def _nope_key(conventions: RopeConventions) -> str | None:
     """Return the key of config.json that lists layers without rope."""
     if conventions.reads_no_rope_layers:
         return "no_rope_layers"
-    key = "layer_rope_theta"
-    return key if key in conventions.required_keys else None
+    return "layer_rope_theta" if "layer_rope_theta" in conventions.required_keys else None
 
 
 def _indexer(
@@ -252,16 +250,16 @@ def vectors_of(
     A rope on the first dimensions rotates all of them if the config says so, so both fit.
     """
     parts = {"first": ("first", "all")}.get(rope.rotary_part, (rope.rotary_part,))
-    found = []
-    for name, vector in vectors.items():
+    same = ("reverse", "continuous")
+
+    def fits(vector: CatalogueVector) -> bool:
         spec = rotary_spec(vector.spec)
-        if (
+        return (
             (spec.pairing, spec.write_pairing) == (rope.pairing, rope.write_pairing)
             and rotary_part(spec) in parts
             and vector.axes == axes
-            and spec.reverse is getattr(rope, "reverse", False)
             and (spec.blocks is not None) is getattr(rope, "blocks", False)
-            and spec.continuous is getattr(rope, "continuous", False)
-        ):
-            found.append(name)
-    return tuple(found)
+            and all(getattr(spec, name) is getattr(rope, name, False) for name in same)
+        )
+
+    return tuple(name for name, vector in vectors.items() if fits(vector))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ropewalk.rotary.config.config_json import JsonObject
@@ -44,6 +45,11 @@ class TextConfig:
             return MULTIMODAL_MODELS[self.model.model_type]["text"][1]
         return self.model.model_type
 
+    @cached_property
+    def has_several_ropes(self) -> bool:
+        """Whether layers differ in their ropes."""
+        return len({layer.rope for layer in self.model.layers if layer.rope is not None}) > 1
+
     @property
     def is_latent(self) -> bool:
         """Whether attention is latent (DeepSeek): engines read its mscales in code of their own."""
@@ -75,10 +81,9 @@ def scales(layer: LayerSpec, text: TextConfig) -> bool:
     """
     if layer.rope is None:
         return False
-    ropes = {other.rope for other in text.model.layers if other.rope is not None}
     conventions = text.conventions
     unscaled = frozenset() if conventions is None else conventions.unscaled_layer_types
-    separate = len(ropes) > 1 and layer.layer_type == SLIDING
+    separate = text.has_several_ropes and layer.layer_type == SLIDING
     return layer.layer_type not in unscaled and not separate
 
 
@@ -107,9 +112,9 @@ def section_keys(text: TextConfig, rule: Scaling, to: int) -> dict[str, Any]:
     layers = tuple(_layer(layer, rule, text) for layer in text.model.layers)
     written: Any = ModelSpec({"text": layers}, text.model.model_type).to_config()
     own_type = text.model.model_type
-    path = MULTIMODAL_MODELS[own_type]["text"][0] if own_type in MULTIMODAL_MODELS else ""
-    for key in path.split(".") if path else ():
-        written = written[key]
+    if own_type in MULTIMODAL_MODELS:
+        for key in filter(None, MULTIMODAL_MODELS[own_type]["text"][0].split(".")):
+            written = written[key]
     keys: dict[str, Any] = {
         "rope_parameters": _with_kept_fields(text, written["rope_parameters"]),
         text.length_key: rule.original_length if isinstance(rule, DynamicNTK) else to,
@@ -166,7 +171,7 @@ def applied(text: TextConfig, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config with these keys in the text's section, and without contradictory ones."""
     config: dict[str, Any] = copy.deepcopy(dict(text.config))
     section = config
-    for key in text.path.split(".") if text.path else ():
+    for key in filter(None, text.path.split(".")):
         section = section[key]
     for key in removed_keys(text):
         section.pop(key, None)
@@ -179,6 +184,6 @@ def applied(text: TextConfig, keys: Mapping[str, Any]) -> dict[str, Any]:
 def at_path(path: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of a section as they are in the file: inside the objects of its path."""
     nested = dict(keys)
-    for key in reversed(path.split(".") if path else ()):
+    for key in filter(None, reversed(path.split("."))):
         nested = {key: nested}
     return nested

@@ -220,9 +220,9 @@ def without_rope(kinds: tuple[LayerKind, ...]) -> Iterator[Caution]:
     """Yield a warning if some layers with attention have no rope."""
     stacks = {kind.stack for kind in kinds if kind.rope is not None}
     for kind in kinds:
-        attends = not kind.layer_types or any("attention" in name for name in kind.layer_types)
-        linear = set(kind.layer_types) <= {"linear_attention", "conv", "mlp", "moe", "dense"}
-        if kind.rope is None and attends and not (kind.layer_types and linear):
+        others = set(kind.layer_types) - {"linear_attention", "conv", "mlp", "moe", "dense"}
+        attends = others and any("attention" in name for name in kind.layer_types)
+        if kind.rope is None and (attends or not kind.layer_types):
             yield Caution(
                 "nope-layers",
                 place_of(kind),

@@ -230,9 +230,8 @@ def _sharpening(factor: float, multiplier: float) -> float:
 def _softmax_factor(values: GgufValues, spec: RotarySpec) -> float:
     """Return the factor of DeepSeek's scores, from the factor that the file states."""
     multiplier = values.number(f"{SCALING}.yarn_log_multiplier")
-    if multiplier is None or values.architecture not in LATENT or spec.scaling is None:
-        return 1.0
-    if values.text(f"{SCALING}.type") == "none":
+    has_rule = spec.scaling is not None and values.text(f"{SCALING}.type") != "none"
+    if multiplier is None or values.architecture not in LATENT or not has_rule:
         return 1.0
     return _sharpening(_factor(values), multiplier / 0.1) ** 2
 
@@ -240,33 +239,26 @@ def _softmax_factor(values: GgufValues, spec: RotarySpec) -> float:
 def _spec(
     values: GgufValues, rule: Scaling | None, pairing: Pairing, *, sliding: bool
 ) -> RotarySpec:
-    end = "_swa" if sliding else ""
+    end, is_latent = "_swa" if sliding else "", values.architecture in LATENT
     sizes = [f"attention.key_length{end}", "attention.key_length_mla", "attention.key_length"]
-    latent = values.architecture in LATENT
-    if latent:
-        sizes = sizes[1:]
-    head_dim = next(filter(None, map(values.integer, sizes)), None)
+    head_dim = next(filter(None, map(values.integer, sizes[is_latent:])), None)
     if head_dim is None:
         head_dim = values.required("embedding_length") // values.required("attention.head_count")
-    rotary_dim = (
-        values.integer(f"rope.dimension_count{end}")
-        or values.integer("rope.dimension_count")
-        or head_dim
-    )
+    parts = (f"rope.dimension_count{end}", "rope.dimension_count")
+    rotary_dim = next(filter(None, map(values.integer, parts)), head_dim)
     theta = values.number(f"rope.freq_base{end}") or values.number("rope.freq_base")
     if sliding and values.architecture in FIXED_SLIDING:
         theta = values.number("rope.freq_base_swa") or DEFAULT_THETA
-    sections = None if sliding else values.sections()
-    pair_axes = None
+    sections, pair_axes = None if sliding else values.sections(), None
     if sections is not None and sum(sections) == rotary_dim // 2:
-        interleaved = values.architecture in ALTERNATING
-        pair_axes = (axes.interleaved if interleaved else axes.sectioned)(sections)
+        order = axes.interleaved if values.architecture in ALTERNATING else axes.sectioned
+        pair_axes = order(sections)
     return RotarySpec(
         head_dim,
         rotary_dim,
         theta=theta or DEFAULT_THETA,
         pairing=pairing,
-        start=head_dim - rotary_dim if latent else 0,
+        start=head_dim - rotary_dim if is_latent else 0,
         scaling=rule,
         axes=pair_axes,
     )

@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from os import PathLike, fspath
 from pathlib import Path
@@ -168,16 +169,11 @@ def find_source(config: str | PathLike[str] | JsonObject) -> Source:
     text = fspath(config)
     if not isinstance(text, str) or not text:
         raise ValueError(f"config must be a path or a name on the hub, got {shown(text)}")
-    path = Path(text)
-    try:
-        is_file, is_folder, is_there = path.is_file(), path.is_dir(), os.path.lexists(path)
-    except (OSError, ValueError):  # not a valid path; load_config says so
-        return Source(shown_path(text), load_config(text), None)
-    if is_folder:
-        return _in_folder(path)
-    if is_file:
-        return _file(path)
-    if not is_there and HUB_NAME.fullmatch(text):
+    if os.path.isdir(text):
+        return _in_folder(Path(text))
+    if os.path.isfile(text):
+        return _file(Path(text))
+    if HUB_NAME.fullmatch(text) and not os.path.lexists(text):
         return Source(text, load_config(_from_hub(text)), None)
     return Source(shown_path(text), load_config(text), None)
 
@@ -222,12 +218,11 @@ def _from_hub(name: str) -> Path:
             f"file, and the hub needs huggingface_hub: pip install 'ropewalk[hub]'"
         ) from None
     client: Any = hub
+    with suppress(Exception):  # not cached; the exception depends on the client's version
+        return Path(client.hf_hub_download(name, "config.json", local_files_only=True))
     try:
-        try:
-            return Path(client.hf_hub_download(name, "config.json", local_files_only=True))
-        except Exception:  # not cached; the exception depends on the client's version
-            address = client.hf_hub_url(name, "config.json")
-            size = client.get_hf_file_metadata(address, timeout=SECONDS).size
+        address = client.hf_hub_url(name, "config.json")
+        size = client.get_hf_file_metadata(address, timeout=SECONDS).size
         if size is None or size > MAX_BYTES:
             has = "no known size" if size is None else f"{size:,} bytes"
             raise ValueError(f"it has {has}, at most {MAX_BYTES:,} bytes are allowed")

@@ -231,16 +231,16 @@ def wavelengths(spec: RotarySpec, length: int | None) -> tuple[float, ...]:
 
 
 def _turns(spec: RotarySpec, original: int | None, extended: int | None) -> tuple[Turns, ...]:
-    found = []
-    rule = spec.scaling is not None and not isinstance(spec.scaling, Proportional)
+    turns = []
     if original is not None:
         # LongRoPE's short factors also apply within the original context.
-        within = spec if isinstance(spec.scaling, LongRoPE) else without_rule(spec)
-        plain = within is not spec or not rule
-        found.append(turns_within(within, original, "original", rule=not plain))
+        is_longrope = isinstance(spec.scaling, LongRoPE)
+        within = spec if is_longrope else without_rule(spec)
+        turns.append(turns_within(within, original, "original", rule=is_longrope))
     if extended is not None:
-        found.append(turns_within(spec, extended, "extended", rule=rule))
-    return tuple(found)
+        rule = spec.scaling is not None and not isinstance(spec.scaling, Proportional)
+        turns.append(turns_within(spec, extended, "extended", rule=rule))
+    return tuple(turns)
 
 
 def turns_within(spec: RotarySpec, length: int, context: str, *, rule: bool) -> Turns:
