@@ -75,11 +75,18 @@ def _key_heads(section: object, heads: int) -> int:
 LAYOUTS: dict[str, Layout] = {}
 
 
-def add(model_types: str, layout: Layout, **changes: Any) -> None:
-    """Add these model types with a layout, except for the changes."""
+def add(
+    model_types: str, layout: Layout, *, also_kept: str = "", also_moved: str = "", **changes: Any
+) -> None:
+    """Add these model types with a layout, except for the changes.
+
+    also_kept, also_moved: names of more modules; the latter have the rows of one head.
+    """
+    kept = layout.kept | names(also_kept)
+    moved = {**layout.moved, **dict.fromkeys(names(also_moved), one_head)}
     for model_type in model_types.split():
         assert model_type not in LAYOUTS, model_type
-        LAYOUTS[model_type] = replace(layout, **changes)
+        LAYOUTS[model_type] = replace(layout, **{"kept": kept, "moved": moved, **changes})
 
 
 def names(text: str) -> frozenset[str]:
@@ -100,8 +107,7 @@ HEAD_NORMS = replace(
 WIDE_NORMS = replace(
     SEPARATE, moved={**ROTATED, "q_norm": queries, "k_norm": keys}, required=WITH_NORMS
 )
-HEAD_LAYERNORMS = {"q_layernorm": one_head, "k_layernorm": one_head}
-WITH_SINKS = SEPARATE.kept | {"sinks"}
+HEAD_LAYERNORMS = "q_layernorm k_layernorm"
 
 add(
     "llama mistral mixtral qwen2 qwen2_moe gemma gemma2 olmo granite granitemoe granitemoeshared "
@@ -115,33 +121,17 @@ add("hy_v3", HEAD_NORMS, drafts="model.layers.")
 # Its norms are optional.
 add("glm4_moe", HEAD_NORMS, required=SEPARATE.required, drafts="model.layers.")
 add("olmo2 olmo3 olmoe flex_olmo minimax_m2", WIDE_NORMS)
-add("gpt_oss granite_swa granitemoe_swa", SEPARATE, kept=WITH_SINKS)
+add("gpt_oss granite_swa granitemoe_swa", SEPARATE, also_kept="sinks")
 add("cohere cohere2 cohere2_moe", WIDE_NORMS, required=SEPARATE.required)
-add("bitnet", SEPARATE, kept=SEPARATE.kept | {"attn_sub_norm"})
-add("doge", HEAD_NORMS, kept=SEPARATE.kept | {"A", "dt_proj"})
-add("afmoe", HEAD_NORMS, kept=SEPARATE.kept | {"gate_proj"})
-add("laguna", HEAD_NORMS, kept=SEPARATE.kept | {"g_proj"})
-add(
-    "diffllama",
-    SEPARATE,
-    kept=SEPARATE.kept | names("groupnorm lambda_q1 lambda_k1 lambda_q2 lambda_k2"),
-)
-add(
-    "hunyuan_v1_dense hunyuan_v1_moe",
-    SEPARATE,
-    moved={**ROTATED, "query_layernorm": one_head, "key_layernorm": one_head},
-)
-add(
-    "phi",
-    SEPARATE,
-    moved={**ROTATED, **HEAD_LAYERNORMS},
-    kept=names("v_proj dense rotary_emb.inv_freq"),
-)
-add(
-    "stablelm",
-    SEPARATE,
-    moved={**ROTATED, "q_layernorm.norms.*": one_head, "k_layernorm.norms.*": one_head},
-)
+add("bitnet", SEPARATE, also_kept="attn_sub_norm")
+add("doge", HEAD_NORMS, also_kept="A dt_proj")
+add("afmoe", HEAD_NORMS, also_kept="gate_proj")
+add("laguna", HEAD_NORMS, also_kept="g_proj")
+add("diffllama", SEPARATE, also_kept="groupnorm lambda_q1 lambda_k1 lambda_q2 lambda_k2")
+add("hunyuan_v1_dense hunyuan_v1_moe", SEPARATE, also_moved="query_layernorm key_layernorm")
+DENSE = names("v_proj dense rotary_emb.inv_freq")
+add("phi", SEPARATE, also_moved=HEAD_LAYERNORMS, kept=DENSE)
+add("stablelm", SEPARATE, also_moved="q_layernorm.norms.* k_layernorm.norms.*")
 add(
     "qwen3_next qwen3_5_text",
     HEAD_NORMS,
@@ -150,12 +140,7 @@ add(
     drafts="mtp.layers.",
 )
 add("olmo_hybrid", WIDE_NORMS, without_rope=names("linear_attn"))
-add(
-    "lfm2 lfm2_moe",
-    SEPARATE,
-    moved={**ROTATED, **HEAD_LAYERNORMS},
-    kept=names("v_proj out_proj"),
-)
+add("lfm2 lfm2_moe", SEPARATE, also_moved=HEAD_LAYERNORMS, kept=names("v_proj out_proj"))
 
 
 def _shares_keys_and_values(section: Section) -> str | None:
@@ -168,12 +153,12 @@ add(
     "gemma3n_text gemma4_text",
     HEAD_NORMS,
     required=names("q_proj"),  # some layers use the keys and values of an earlier one
-    kept=SEPARATE.kept | {"v_norm"},
+    also_kept="v_norm",
     refused=_shares_keys_and_values,
 )
 
 LIGHTNING = "norm qkv_proj out_proj output_gate slope_rate query_decay key_decay diagonal_decay"
-add("minimax", SEPARATE, kept=SEPARATE.kept | names(LIGHTNING))  # of its linear layers
+add("minimax", SEPARATE, also_kept=LIGHTNING)  # of its linear layers
 
 GPTJ = Layout(
     layers=("transformer.h.", "h."),
@@ -219,14 +204,14 @@ add(
     "gpt_neox_japanese",
     GPT_NEOX,
     layers=("gpt_neox_japanese.layers.", "layers."),
-    kept=GPT_NEOX.kept | {"dense_bias"},
+    also_kept="dense_bias",
 )
 add(
     "persimmon",
     GPT_NEOX,
     layers=SEPARATE.layers,
     attention=SEPARATE.attention,
-    moved={**GPT_NEOX.moved, **HEAD_LAYERNORMS},
+    also_moved=HEAD_LAYERNORMS,
 )
 add("modernbert-decoder", SEPARATE, attention="attn.", kept=names("v_proj Wo"))
 add(
