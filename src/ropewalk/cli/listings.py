@@ -34,7 +34,7 @@ def encodings(imports: Imports = None) -> None:
         for name in installed_names():
             if name not in REGISTRY:
                 try:
-                    add_installed(name, REGISTRY)
+                    add_installed(name)
                 except ValueError as error:
                     broken[name] = str(error)
         rows = [row for name, made in REGISTRY.items() for row in _rows(name, made)]

@@ -20,9 +20,10 @@ from ropewalk.encodings.interface import (
     StackShape,
 )
 from ropewalk.encodings.outside import (
+    REGISTRY,
     ImportedSource,
     add_installed,
-    import_source,
+    import_encodings,
     installed_names,
     make_foreign,
 )
@@ -43,7 +44,7 @@ def _none(shape: StackShape) -> Encoding:
 
 #: A new encoding is one class and one line here; every task, plot and report then has it.
 #: User-defined encodings add their own: `REGISTRY["name"] = callable(shape, **arguments)`.
-REGISTRY: dict[str, Callable[..., Encoding]] = {
+_OWN: dict[str, Callable[..., Encoding]] = {
     "none": _none,
     "integer": Integer,
     "binary": Binary,
@@ -61,7 +62,7 @@ REGISTRY: dict[str, Callable[..., Encoding]] = {
     "fire": Fire,
     "tupe": Tupe,
 }
-_OWN = frozenset(REGISTRY)
+REGISTRY.update(_OWN)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -176,34 +177,14 @@ def _made(parts: list[tuple[str, dict[str, Any]]], shape: StackShape) -> Encodin
 def _make(name: str, arguments: dict[str, Any], shape: StackShape) -> Encoding:
     if name in _OWN:
         return REGISTRY[name](shape, **arguments)
-    return make_foreign(name, REGISTRY, shape, arguments)
-
-
-def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
-    """Import `FILE.py` or `installed.module`, which adds to `REGISTRY`; return what was imported.
-
-    Raises ValueError if the source fails, or if it no longer has the SHA-256 in `digest`.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from ropewalk.encodings import REGISTRY, import_encodings
-        >>> file = Path(tempfile.mkdtemp(), "mine.py")
-        >>> code = "import ropewalk.encodings as e; e.REGISTRY['mine'] = lambda shape: e.Encoding()"
-        >>> _ = file.write_text(code)
-        >>> imported = import_encodings(str(file))
-        >>> "mine" in REGISTRY, len(imported.digest)
-        (True, 64)
-        >>> _ = REGISTRY.pop("mine")  # undo it
-    """
-    return import_source(source, REGISTRY, digest)
+    return make_foreign(name, shape, arguments)
 
 
 def _names_for(text: str) -> list[str]:
     """Return the names that an encoding may have; search installed packages for unknown names."""
     if (name := name_of(text)) is None or name in REGISTRY:
         return list(REGISTRY)
-    add_installed(name, REGISTRY)
+    add_installed(name)
     return list(dict.fromkeys([*REGISTRY, *installed_names()]))
 
 

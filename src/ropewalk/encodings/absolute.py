@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropewalk.checks import check_table, shown
+from ropewalk.checks import check_int, check_number, check_table, shown
 from ropewalk.encodings.interface import Encoding, StackShape
 
 POSITION_BITS = 63  # a position is an int64 that is not negative
@@ -35,10 +35,7 @@ class Sinusoidal(Encoding):
 
     def __init__(self, shape: StackShape, theta: float = 10_000.0) -> None:
         super().__init__()
-        if type(theta) not in (int, float) or not 0 < theta <= sys.float_info.max:
-            raise ValueError(
-                f"theta must be finite and above 0, got {shown(theta)}; the paper uses 10000"
-            )
+        check_number("theta", theta, why="; the paper uses 10000")
         if theta < 1e-300:
             raise ValueError(
                 f"theta must be at least 1e-300, so that 1/theta is a finite float, got {theta}"
@@ -68,11 +65,8 @@ class Integer(Encoding):
 
     def __init__(self, shape: StackShape, length: int | None = None) -> None:
         super().__init__()
-        if length is not None and (type(length) is not int or not 1 <= length < 2**63):
-            raise ValueError(
-                f"length must be an int of at least 1, or None to add the position itself, "
-                f"got {shown(length)}"
-            )
+        if length is not None:
+            check_int("length", length, 1, ", or None to add the position itself")
         self.length = length
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -111,26 +105,18 @@ class Binary(Encoding):
         self.max_positions = None if self.bits == POSITION_BITS else 2**self.bits
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        self._check(positions)
+        _check_range(
+            positions,
+            2**self.bits,
+            "to be written in bits",
+            lambda last: (
+                f"which have {self.bits} bits, got {last}; write binary(bits={last.bit_length()}) "
+                f"or more (one column per bit), shorten the input, or choose another encoding"
+            ),
+        )
         places = torch.arange(self.bits, device=positions.device)
         bits = (positions[..., None].long() >> places) & 1
         return x + pad(bits, (0, self.rest)).to(x.dtype)
-
-    def _check(self, positions: Tensor) -> None:
-        if torch.compiler.is_compiling():
-            _check_compiled(positions, 2**self.bits)
-            return
-        if positions.numel() == 0:
-            return
-        first, last = int(positions.min()), int(positions.max())
-        if self.max_positions is not None and last >= self.max_positions:
-            raise ValueError(
-                f"positions must lie in 0..{self.max_positions - 1}, which have {self.bits} bits, "
-                f"got {last}; write binary(bits={last.bit_length()}) or more (one column per bit), "
-                f"shorten the input, or choose another encoding"
-            )
-        if first < 0:
-            raise ValueError(f"positions must be at least 0, to be written in bits, got {first}")
 
 
 class PositionTable(nn.Embedding):
@@ -155,10 +141,7 @@ class Learned(Encoding):
 
     def __init__(self, shape: StackShape, max_positions: int = 512) -> None:
         super().__init__()
-        if type(max_positions) is not int or max_positions < 1:
-            raise ValueError(
-                f"max_positions must be an int of at least 1, got {shown(max_positions)}"
-            )
+        check_int("max_positions", max_positions, 1)
         check_table("max_positions", max_positions, max_positions * shape.width)
         self.max_positions = max_positions
         self.table = PositionTable(max_positions, shape.width)
@@ -170,27 +153,30 @@ class Learned(Encoding):
 
 
 def check_rows(name: str, positions: Tensor, max_positions: int) -> None:
-    """Raise ValueError unless each position has a row in a table of `max_positions` rows.
+    """Raise ValueError unless each position has a row in a table of `max_positions` rows."""
+    _check_range(
+        positions,
+        max_positions,
+        "the first row of this table",
+        lambda last: (
+            f"the rows of this {name} table, got {last}; train with "
+            f"{name}(max_positions={last + 1}) or more, shorten the input, or choose an encoding "
+            f"without a table"
+        ),
+    )
+
+
+def _check_range(positions: Tensor, count: int, lowest: str, highest: Callable[[int], str]) -> None:
+    """Raise ValueError unless positions are in 0..count - 1; lowest, highest: words on the ends.
 
     In a compiled or exported model, the error is a RuntimeError at run time.
     """
     if torch.compiler.is_compiling():
-        _check_compiled(positions, max_positions)
-        return
-    if positions.numel() == 0:
-        return
-    first, last = int(positions.min()), int(positions.max())
-    if last >= max_positions:
-        raise ValueError(
-            f"positions must lie in 0..{max_positions - 1}, the rows of this {name} table, "
-            f"got {last}; train with {name}(max_positions={last + 1}) or more, shorten the input, "
-            f"or choose an encoding without a table"
-        )
-    if first < 0:
-        raise ValueError(f"positions must be at least 0, the first row of this table, got {first}")
-
-
-def _check_compiled(positions: Tensor, count: int) -> None:
-    """Let the compiled graph check, when it runs, that positions are in 0..count - 1."""
-    fits = ((positions >= 0) & (positions <= count - 1)).all()
-    torch._assert_async(fits, f"positions must lie in 0..{count - 1}")
+        fits = ((positions >= 0) & (positions <= count - 1)).all()
+        torch._assert_async(fits, f"positions must lie in 0..{count - 1}")
+    elif positions.numel():
+        first, last = int(positions.min()), int(positions.max())
+        if last >= count:
+            raise ValueError(f"positions must lie in 0..{count - 1}, {highest(last)}")
+        if first < 0:
+            raise ValueError(f"positions must be at least 0, {lowest}, got {first}")

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from ropewalk.checks import check_amplitude, check_bool, check_int, check_number, shown
-from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings.interface import AttentionEncoding, Placement, StackShape
 from ropewalk.encodings.relative import distances
+from ropewalk.encodings.sites import LayerSites, SharedSite
 
 
 class ScoreBias(AttentionEncoding, ABC):
@@ -91,7 +92,7 @@ class ALiBiSite(PairBias):
         return bias.masked_fill(hidden, UNSEEN)
 
 
-class ALiBi(Encoding):
+class ALiBi(SharedSite):
     """Subtract `m_h |i - j|` from the scaled scores, `m_h = 2^(-8h/H)` in head h = 1 … H.
 
     If H is not a power of two, the m_h are those of the authors' `get_slopes`. Acts on scores;
@@ -122,9 +123,6 @@ class ALiBi(Encoding):
             )
         self.shared = ALiBiSite(shape.heads, one_sided)
         self.crosses = not one_sided
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.shared
 
 
 #: Lower limit of both parameters, as in the authors' code.
@@ -160,7 +158,7 @@ def held_within(x: Tensor, most: float | None = None) -> Tensor:
     return x.clamp(LEAST, most).detach() + (x - x.detach())
 
 
-class Kerple(Encoding):
+class Kerple(SharedSite):
     """Add a kernel of the distance to the scaled scores; each head learns its shape.
 
     `kind=log` is `-r1 log(1 + r2 |i - j|)`. `kind=power` is `-r1 |i - j|^r2`; ALiBi is the case
@@ -180,9 +178,6 @@ class Kerple(Encoding):
         if kind not in ("log", "power"):
             raise ValueError(f"kind must be 'log' or 'power', got {shown(kind)}")
         self.shared = KerpleSite(shape.heads, kind == "power")
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.shared
 
 
 MOST_HIDDEN = 4096
@@ -238,7 +233,7 @@ class FireSite(ScoreBias):
         return torch.log1p(c * distance) / (torch.log1p(c * reach) + 1e-6)
 
 
-class Fire(Encoding):
+class Fire(LayerSites):
     """Add `f_h(psi(i - j) / psi(max(i, L)))` to the scaled scores, with `psi(x) = log(c x + 1)`.
 
     f is a network with one hidden ReLU layer and one output per head; f, c and L are learned. A
@@ -279,11 +274,6 @@ class Fire(Encoding):
         check_bool("shared", shared)
         sites = 1 if shared else shape.layers
         self.sites = nn.ModuleList(FireSite(shape.heads, hidden, c, length) for _ in range(sites))
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        site = self.sites[layer if len(self.sites) > 1 else 0]
-        assert isinstance(site, FireSite)
-        return site
 
 
 #: Maximum distance in a table of biases; `T5Site.rows` returns None if a bucket begins beyond it.
@@ -365,7 +355,7 @@ class T5Site(PairBias):
         return rows[head, (key - query).clamp(-most, most) + most]
 
 
-class T5(Encoding):
+class T5(SharedSite):
     """Add `b_h[bucket(j - i)]` to the scores: a learned number for each head and each bucket.
 
     Acts on scores; relative. Costs one look-up per score, done once for all layers. For long
@@ -411,6 +401,3 @@ class T5(Encoding):
             check_number("scale", scale)
             check_amplitude("scale", scale)  # scores beyond float32 give NaN after the softmax
         self.shared = T5Site(shape, buckets, distance, scale)
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.shared

@@ -40,6 +40,8 @@ class ImportedSource:
     digest: str
 
 
+#: Every encoding by name; `ropewalk.encodings` has the table of those that this package brings.
+REGISTRY: dict[str, Callable[..., Encoding]] = {}
 _imported: dict[str, str] = {}  # source -> digest, of this process
 _brought: dict[str, str] = {}  # name of an encoding -> where it came from
 
@@ -49,7 +51,7 @@ def installed_names() -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
-def add_installed(name: str, registry: dict[str, Callable[..., Any]]) -> None:
+def add_installed(name: str) -> None:
     """Load the encoding of this name from an installed package, if one offers it.
 
     Raises ValueError if it cannot be loaded, or if two packages offer the same name.
@@ -61,27 +63,25 @@ def add_installed(name: str, registry: dict[str, Callable[..., Any]]) -> None:
         owners = ", ".join(sorted(map(_owner, points)))
         raise ValueError(f"encoding {name!r} is offered by {owners}; uninstall all but one")
     what = f"encoding {name!r} of the installed {_owner(points[0])}"
-    with _foreign_code(what, "fix or uninstall it", registry):
+    with _foreign_code(what, "fix or uninstall it"):
         made = points[0].load()
     if not callable(made):
         raise ValueError(
             f"{what} must be callable(shape, **arguments), got {type(made).__name__} at "
             f"{points[0].value}"
         )
-    registry[name] = made
+    REGISTRY[name] = made
     _brought[name] = f"the installed {_owner(points[0])}"
 
 
-def make_foreign(
-    name: str, registry: dict[str, Callable[..., Any]], shape: StackShape, arguments: dict[str, Any]
-) -> Encoding:
+def make_foreign(name: str, shape: StackShape, arguments: dict[str, Any]) -> Encoding:
     """Build a user-defined encoding; anything wrong with it is a ValueError of one line.
 
     It also requests every site, so that a mistake shows before the model is built.
     """
     what = f"encoding {name!r} of {_brought.get(name, 'REGISTRY')}"
-    with _foreign_code(what, "fix it", registry, "built"):
-        made = registry[name](shape, **arguments)
+    with _foreign_code(what, "fix it", "built"):
+        made: object = REGISTRY[name](shape, **arguments)
         if not isinstance(made, Encoding):
             raise TypeError(f"callable(shape) must return an Encoding, got {type(made).__name__}")
         list(made.parameters())  # fails if it has not called super().__init__()
@@ -94,28 +94,43 @@ def make_foreign(
     return made
 
 
-def import_source(
-    source: str, registry: dict[str, Callable[..., Any]], digest: str | None = None
-) -> ImportedSource:
-    """Import `FILE.py` or `installed.module`, which registers encodings; return what was imported.
+def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
+    """Import `FILE.py` or `installed.module`, which adds to `REGISTRY`; return what was imported.
 
-    If `digest` is given, the bytes must still match it. A mistake is a ValueError of one line.
+    Raises ValueError of one line if the source fails, or if it no longer has the SHA-256 in
+    `digest`.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from ropewalk.encodings import REGISTRY, import_encodings
+        >>> file = Path(tempfile.mkdtemp(), "mine.py")
+        >>> code = "import ropewalk.encodings as e; e.REGISTRY['mine'] = lambda shape: e.Encoding()"
+        >>> _ = file.write_text(code)
+        >>> imported = import_encodings(str(file))
+        >>> "mine" in REGISTRY, len(imported.digest)
+        (True, 64)
+        >>> _ = REGISTRY.pop("mine")  # undo it
     """
     is_file = source.endswith(".py") or "/" in source or "\\" in source
-    path = Path(source).resolve() if is_file else _file_of_module(source, registry)
+    path = Path(source).resolve() if is_file else _file_of_module(source)
     content = _read(source, path)
     name = str(path) if is_file else source
-    found = ImportedSource(name, hashlib.sha256(content).hexdigest())
-    if digest is not None and digest != found.digest:
+    imported = ImportedSource(name, hashlib.sha256(content).hexdigest())
+    if digest is not None and digest != imported.digest:
         raise ValueError(changed(name))
-    if _imported.get(name) == found.digest:
-        return found
-    known = dict(registry)
-    with _foreign_code(f"--import {source}", "fix it, or leave it out", registry):
-        _run_file(path, content, found.digest) if is_file else importlib.import_module(source)
-    _check_registered(source, known, registry)
-    _imported[name] = found.digest
-    return found
+    if _imported.get(name) == imported.digest:
+        return imported
+    known = dict(REGISTRY)
+    with _foreign_code(f"--import {source}", "fix it, or leave it out"):
+        _run_file(path, content, imported.digest) if is_file else importlib.import_module(source)
+    mistake, new = _mistake(known), REGISTRY.keys() - known.keys()
+    if mistake is not None:
+        _restore(known)
+        raise ValueError(f"--import {source}: {mistake}")
+    _brought.update(dict.fromkeys(new, f"--import {source}"))
+    _imported[name] = imported.digest
+    return imported
 
 
 def import_error(source: str, digest: str) -> str | None:
@@ -132,40 +147,34 @@ def changed(source: str) -> str:
     return f"{source} has changed since this run imported it; restore it, or start a new run"
 
 
-def _check_registered(
-    source: str, known: dict[str, Callable[..., Any]], registry: dict[str, Callable[..., Any]]
-) -> None:
-    """Raise on names that can't be used and on what can't be called; restore the registry first."""
-    mistake = None
-    replaced = [name for name, made in known.items() if registry.get(name) is not made]
-    for name in registry.keys() - known.keys():
+def _mistake(known: dict[str, Callable[..., Encoding]]) -> str | None:
+    """Return what is wrong with the registry, which was `known` before an import, or None."""
+    for name, made in known.items():
+        if REGISTRY.get(name) is not made:
+            return f"it must not replace the encoding {name!r}; give its own another name"
+    for name in REGISTRY.keys() - known.keys():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            mistake = f"an encoding's name must be letters, digits and _, got {name!r}"
-        elif not callable(registry[name]):
-            mistake = f"REGISTRY[{name!r}] must be callable(shape, **arguments)"
-    if replaced:
-        mistake = f"it must not replace the encoding {replaced[0]!r}; give its own another name"
-    elif not registry.keys() - known.keys():
-        mistake = 'it registers no encoding; it must say REGISTRY["name"] = callable'
-    if mistake is not None:
-        _restore(registry, known)
-        raise ValueError(f"--import {source}: {mistake}")
-    _brought.update(dict.fromkeys(registry.keys() - known.keys(), f"--import {source}"))
+            return f"an encoding's name must be letters, digits and _, got {name!r}"
+        if not callable(REGISTRY[name]):
+            return f"REGISTRY[{name!r}] must be callable(shape, **arguments)"
+    if len(REGISTRY) == len(known):
+        return 'it registers no encoding; it must say REGISTRY["name"] = callable'
+    return None
 
 
-def _restore(registry: dict[str, Callable[..., Any]], known: dict[str, Callable[..., Any]]) -> None:
-    registry.clear()
-    registry.update(known)
+def _restore(known: dict[str, Callable[..., Encoding]]) -> None:
+    REGISTRY.clear()
+    REGISTRY.update(known)
 
 
 def _owner(point: EntryPoint) -> str:
     return f"package {point.dist.name if point.dist else 'of unknown name'} ({point.value})"
 
 
-def _file_of_module(name: str, registry: dict[str, Callable[..., Any]]) -> Path:
+def _file_of_module(name: str) -> Path:
     if not re.fullmatch(r"\w+(\.\w+)*", name):
         raise ValueError(f"--import must be a FILE.py or an installed.module, got {name[:80]!r}")
-    with _foreign_code(f"--import {name}", "fix it, or leave it out", registry):
+    with _foreign_code(f"--import {name}", "fix it, or leave it out"):
         spec = importlib.util.find_spec(name)
     if spec is None:
         raise ValueError(f"--import {name}: no such module is installed; a file is named FILE.py")
@@ -199,26 +208,20 @@ def _run_file(path: Path, content: bytes, digest: str) -> None:
 
 
 @contextmanager
-def _foreign_code(
-    what: str, way_out: str, registry: dict[str, Callable[..., Any]], done: str = "loaded"
-) -> Iterator[None]:
+def _foreign_code(what: str, way_out: str, done: str = "loaded") -> Iterator[None]:
     """Turn any error of user code into one line, and restore the registry."""
-    known = dict(registry)
+    known = dict(REGISTRY)
     try:
         yield
     except KeyboardInterrupt:  # the user's own
         raise
     except BaseException as error:
-        _restore(registry, known)
-        raise ValueError(f"{what} can't be {done}, {_text_of(error)}; {way_out}") from error
-
-
-def _text_of(error: BaseException) -> str:
-    """Return the type and text of an error in user code; its text may itself raise an error."""
-    try:
-        text = str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        text = "its text can't be made"
-    return " ".join(f"{type(error).__name__}: {text}".split())[:_SHOWN]
+        _restore(known)
+        try:
+            text = str(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # the text of user code's error may itself raise one
+            text = "its text can't be made"
+        says = " ".join(f"{type(error).__name__}: {text}".split())[:_SHOWN]
+        raise ValueError(f"{what} can't be {done}, {says}; {way_out}") from error

@@ -18,13 +18,8 @@ from torch.nn.functional import linear
 
 from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.absolute import sinusoids
-from ropewalk.encodings.interface import (
-    Attended,
-    AttentionEncoding,
-    Encoding,
-    Placement,
-    StackShape,
-)
+from ropewalk.encodings.interface import Attended, AttentionEncoding, Placement, StackShape
+from ropewalk.encodings.sites import LayerSites
 
 
 class ScoringSite(AttentionEncoding, ABC):
@@ -59,14 +54,6 @@ class ScoringSite(AttentionEncoding, ABC):
         mask: Tensor | None,
         need_probabilities: bool = False,
     ) -> Attended:
-        self._check(q)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        with torch.autocast(q.device.type, enabled=False):
-            p = masked_softmax(self.scores(q.to(wide), k.to(wide), placement, mask), mask)
-            output = self.weigh(p, v, placement)
-        return Attended(output, p if need_probabilities else None)
-
-    def _check(self, q: Tensor) -> None:
         heads, head_dim = q.shape[1], q.shape[-1]
         if (heads, head_dim) != (self.heads, self.head_dim):
             raise ValueError(
@@ -74,17 +61,17 @@ class ScoringSite(AttentionEncoding, ABC):
                 f"this {self.name} encoding was built for, got {heads} heads of {head_dim} "
                 f"dimensions"
             )
+        wide = torch.promote_types(q.dtype, torch.float32)
+        with torch.autocast(q.device.type, enabled=False):
+            p = masked_softmax(self.scores(q.to(wide), k.to(wide), placement, mask), mask)
+            output = self.weigh(p, v, placement)
+        return Attended(output, p if need_probabilities else None)
 
-
-class LayerSites(Encoding):
-    """An encoding with a site for each layer; sites may share parameters."""
-
-    sites: nn.ModuleList
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        site = self.sites[layer]
-        assert isinstance(site, AttentionEncoding)
-        return site
+    def project(self, projection: nn.Linear, vectors: Tensor) -> Tensor:
+        """Project vectors `(N, width)`, in their dtype, to `(H, N, D)`."""
+        projected = linear(vectors, projection.weight.to(vectors.dtype))
+        heads: Tensor = projected.unflatten(-1, (self.heads, self.head_dim))
+        return heads.transpose(0, 1)
 
 
 def distances(placement: Placement) -> Tensor:
@@ -211,8 +198,7 @@ class TransformerXLSite(ScoringSite):
 
     def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
         waves, rows = self._waves(placement)
-        projected = linear(waves.to(q.dtype), self.distance.weight.to(q.dtype))  # (N, H * D)
-        r: Tensor = projected.unflatten(-1, (self.heads, self.head_dim)).transpose(0, 1)
+        r = self.project(self.distance, waves.to(q.dtype))
         u, v = (x.to(q.dtype).unsqueeze(1) for x in (self.u, self.v))
         return ((q + u) @ k.mT + pick((q + v) @ r.mT, rows)) * self.scale
 
@@ -220,8 +206,8 @@ class TransformerXLSite(ScoringSite):
         """Return sinusoids `(N, width)` of the N distances, and the row of each pair."""
 
         def form() -> tuple[Tensor, Tensor]:
-            found, rows = torch.unique(-distances(placement), return_inverse=True)
-            return sinusoids(found, self.distance.in_features), rows
+            different, rows = torch.unique(-distances(placement), return_inverse=True)
+            return sinusoids(different, self.distance.in_features), rows
 
         return placement.memoize((TransformerXLSite, self.distance.in_features), form)
 
@@ -269,15 +255,9 @@ class DebertaSite(ScoringSite):
     def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
         used, rows = self._rows(placement)
         vectors: Tensor = self.table(used).to(q.dtype)
-        to_distance = pick(q @ self._project(self.key, vectors).mT, rows)
-        from_distance = pick(k @ self._project(self.query, vectors).mT, rows.mT).mT
+        to_distance = pick(q @ self.project(self.key, vectors).mT, rows)
+        from_distance = pick(k @ self.project(self.query, vectors).mT, rows.mT).mT
         return (q @ k.mT + to_distance + from_distance) * self.scale
-
-    def _project(self, projection: nn.Linear, vectors: Tensor) -> Tensor:
-        """Project vectors `(N, width)` to `(H, N, D)`."""
-        projected = linear(vectors, projection.weight.to(vectors.dtype))
-        heads: Tensor = projected.unflatten(-1, (self.heads, self.head_dim))
-        return heads.transpose(0, 1)
 
     def _rows(self, placement: Placement) -> tuple[Tensor, Tensor]:
         """Return the rows of the table that are used, and which of them each pair uses."""

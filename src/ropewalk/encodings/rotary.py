@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from inspect import Parameter, signature
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from ropewalk.checks import check_number, did_you_mean, shown
-from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings.interface import AttentionEncoding, Placement, StackShape
+from ropewalk.encodings.sites import LayerSites, SharedSite
 from ropewalk.rotary.learned import LearnedRotaryEmbedding
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.scaling import RULES, Scaling
@@ -103,7 +103,7 @@ def check_head_dim(name: str, spec: RotarySpec, x: Tensor) -> None:
         )
 
 
-class Rotary(Encoding):
+class Rotary(LayerSites):
     """Rotate pairs of query and key dimensions by position times frequency.
 
     At position m, pair i of the R rotated dimensions rotates by the angle m·f_i, with
@@ -180,9 +180,6 @@ class Rotary(Encoding):
         each = learned in ("layer", "head")
         self.sites = nn.ModuleList(new_site() for _ in range(shape.layers if each else 1))
         _check_length(spec, length)
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return cast(AttentionEncoding, self.sites[layer if len(self.sites) > 1 else 0])
 
     @staticmethod
     def further_arguments(given: Mapping[str, Any]) -> list[str]:
@@ -275,18 +272,13 @@ class XPosSite(AttentionEncoding):
 
     def _rotate(self, x: Tensor, positions: Tensor, placement: Placement, keys: bool) -> Tensor:
         check_head_dim("xpos", self.xpos.spec, x)
-        tables = self._tables(positions, placement, x.dtype, keys)
+        # The placement keeps its positions alive, so their id is a safe key.
+        key = self.xpos, id(positions), x.dtype, keys
+        tables = placement.memoize(key, lambda: self.xpos.tables(positions, x.dtype, keys))
         return apply_tables(self.xpos.spec, tables, x)[0]
 
-    def _tables(
-        self, positions: Tensor, placement: Placement, dtype: torch.dtype, keys: bool
-    ) -> Tables:
-        # The placement keeps its positions alive, so their id is a safe key.
-        key = self.xpos, id(positions), dtype, keys
-        return placement.memoize(key, lambda: self.xpos.tables(positions, dtype, keys))
 
-
-class XPos(Encoding):
+class XPos(SharedSite):
     """Rotate as `rotary` does, and let scores decay with the distance, sooner in fast pairs.
 
     Pair i of a query at m is rotated and multiplied by ζ_i^((m - center) / scale_base). Pair i of a
@@ -337,6 +329,3 @@ class XPos(Encoding):
         xpos = XPosEmbedding(spec, scale_base, center)
         scaled = shape.causal or both_ways == "xpos"
         self.shared = XPosSite(xpos) if scaled else RotarySite(RotaryEmbedding(spec))
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.shared

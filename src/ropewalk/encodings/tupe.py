@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.absolute import check_rows
 from ropewalk.encodings.biases import ScoreBias, T5Site
-from ropewalk.encodings.interface import AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings.interface import Placement, StackShape
+from ropewalk.encodings.sites import SharedSite
 
 
 class TupeSite(ScoreBias):
@@ -57,7 +58,7 @@ class TupeSite(ScoreBias):
         return bias.masked_fill(from_first, 0.0)
 
 
-class Tupe(Encoding):
+class Tupe(SharedSite):
     """Add `p_i U_q · p_j U_k / sqrt(2 D)` to the scores: a separate score of positions.
 
     p are trained vectors, normalized; U_q and U_k are projections, different for each head. Content
@@ -104,6 +105,3 @@ class Tupe(Encoding):
         check_bool("reset", reset)
         self.max_positions = max_positions
         self.shared = TupeSite(shape, max_positions, T5Site(shape) if relative else None, reset)
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.shared

@@ -25,53 +25,42 @@ class KeyValueCache:
     """
 
     def __init__(self) -> None:
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+        self._room: list[Tensor] = []  # keys and values, with rows for more; empty at first
         self.length = 0
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add keys and values of new tokens at the end; return all of them."""
-        self._check(keys, values)
-        end = self.length + keys.shape[-2]
-        if self._keys is None or self._values is None or end > self._keys.shape[-2]:
-            self._keys = self._grown(self._keys, keys, end)
-            self._values = self._grown(self._values, values, end)
-        self._keys[..., self.length : end, :] = keys
-        self._values[..., self.length : end, :] = values
+        new = keys, values
+        for name, old, more in zip(("keys", "values"), self._room, new, strict=False):
+            wanted = (*old.shape[:-2], more.shape[-2], old.shape[-1])
+            if more.shape != wanted or more.dtype != old.dtype:
+                raise ValueError(
+                    f"{name} must fit those in the cache, {wanted} of {old.dtype}, got "
+                    f"{tuple(more.shape)} of {more.dtype}; use a new cache for another batch"
+                )
+        start, end = self.length, self.length + keys.shape[-2]
+        if not self._room or end > self._room[0].shape[-2]:
+            # The first room is not doubled, because the keys of an encoder's output never grow.
+            rows = max(16, 1 << (end - 1).bit_length() if self._room else end)
+            grown = [x.new_empty(*x.shape[:-2], rows, x.shape[-1]) for x in new]
+            for old, room in zip(self._room, grown, strict=False):
+                room[..., :start, :] = old[..., :start, :]
+            self._room = grown
+        for room, more in zip(self._room, new, strict=True):
+            room[..., start:end, :] = more
         self.length = end
         return self.held()
 
-    def _check(self, keys: Tensor, values: Tensor) -> None:
-        for name, held, new in (("keys", self._keys, keys), ("values", self._values, values)):
-            if held is None:
-                continue
-            like = held.shape[:-2] == new.shape[:-2] and held.shape[-1] == new.shape[-1]
-            if not like or held.dtype != new.dtype:
-                wanted = (*held.shape[:-2], new.shape[-2], held.shape[-1])
-                raise ValueError(
-                    f"{name} must fit those in the cache, {wanted} of {held.dtype}, got "
-                    f"{tuple(new.shape)} of {new.dtype}; use a new cache for another batch"
-                )
-
     def held(self) -> tuple[Tensor, Tensor]:
         """Return the keys and values of all tokens so far."""
-        if self._keys is None or self._values is None:
+        if not self._room:
             raise RuntimeError("the cache is empty: append first")
-        return self._keys[..., : self.length, :], self._values[..., : self.length, :]
+        keys, values = self._room
+        return keys[..., : self.length, :], values[..., : self.length, :]
 
     def select(self, rows: Tensor) -> None:
         """Keep these batch rows, in this order."""
-        if self._keys is not None and self._values is not None:
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
-
-    def _grown(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
-        # The first allocation is not doubled, because the keys of an encoder's output never grow.
-        capacity = max(16, end if held is None else 1 << (end - 1).bit_length())
-        grown = new.new_empty(*new.shape[:-2], capacity, new.shape[-1])
-        if held is not None:
-            grown[..., : self.length, :] = held[..., : self.length, :]
-        return grown
+        self._room = [x.index_select(0, rows) for x in self._room]
 
 
 class Sums(NamedTuple):
@@ -141,14 +130,12 @@ class DecoderCache:
     """
 
     def __init__(self, layers: int, *, branching: bool = False, linear: bool = False) -> None:
-        self.own: list[KeyValueCache] | list[LinearAttentionCache]
-        self.memory: list[KeyValueCache] | list[LinearAttentionCache]
-        if linear:
-            self.own = [LinearAttentionCache(branching=branching) for _ in range(layers)]
-            self.memory = [LinearAttentionCache() for _ in range(layers)]
-        else:
-            self.own = [KeyValueCache() for _ in range(layers)]
-            self.memory = [KeyValueCache() for _ in range(layers)]
+        def new_caches(branching: bool) -> list[KeyValueCache] | list[LinearAttentionCache]:
+            if linear:
+                return [LinearAttentionCache(branching=branching) for _ in range(layers)]
+            return [KeyValueCache() for _ in range(layers)]
+
+        self.own, self.memory = new_caches(branching), new_caches(False)
         self.branching, self.linear = branching, linear
         self._beams: list[int] = []  # the number of beams in each step
         self._awaited = 0  # the number of beams in the next step; 0 before the first step
@@ -179,7 +166,14 @@ class DecoderCache:
         self._beams.append(new)
         steps, beams = torch.arange(self.length), torch.tensor(self._beams)
         positions = steps.repeat_interleave(beams).to(device)
-        return positions, None if self.linear else self._see(target)
+        if self.linear:
+            return positions, None
+        # Each new token sees itself and the earlier tokens of its beam.
+        seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
+        if self._visible is not None:
+            seen = torch.cat((self._visible, seen), -1)
+        self._visible = seen
+        return positions, seen
 
     def follow(self, parents: Tensor) -> None:
         """Let beam j of the next step continue the present beam `parents[:, j]`.
@@ -211,15 +205,6 @@ class DecoderCache:
                 cache.select(rows)
         if self._visible is not None:
             self._visible = self._visible[rows]
-
-    def _see(self, target: Tensor) -> Tensor:
-        """Let each new token see itself and the earlier tokens of its beam."""
-        new, device = target.shape[1], target.device
-        seen = torch.eye(new, dtype=torch.bool, device=device).expand(len(target), -1, -1)
-        if self._visible is not None:
-            seen = torch.cat((self._visible, seen), -1)
-        self._visible = seen
-        return seen
 
     def _keep_sums(self, rows: Tensor, beams: Tensor) -> None:
         """Keep these beams `(N,)` of these rows `(M,)`, or other beams in each row: `(M, N)`."""

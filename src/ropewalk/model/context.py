@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
 from typing import Any, Literal, get_args
 
 import torch
@@ -95,7 +94,16 @@ class ContextPart:
         self._positions = everything.to(device)
         self._entered = ExitStack()
         if engine == "torch":
-            self._check_torch()
+            if self.places.device.type != "cuda":
+                raise ValueError(
+                    f'engine must be "gather" on {self.places.device.type}, got "torch": torch\'s '
+                    f"own context parallelism needs GPUs"
+                )
+            if scheme != "zigzag" or cu_seqlens is not None:
+                raise ValueError(
+                    'engine must be "gather" with packed documents or another scheme than zigzag, '
+                    'got "torch"'
+                )
 
     @property
     def positions(self) -> Tensor:
@@ -114,13 +122,10 @@ class ContextPart:
 
     def gather(self, x: Tensor, dim: int = 1) -> Tensor:
         """Return the tensor of all tokens from the parts of all processes; it is differentiable."""
-        if self.world == 1:
-            whole = x
-        else:
-            whole = _Gather.apply(x.movedim(dim, 0), self.group, self.world)  # type: ignore[no-untyped-call]
-            whole = whole.movedim(0, dim)
-        ordered: Tensor = whole.index_select(dim, self._order)
-        return ordered
+        if self.world > 1:
+            x = _Gather.apply(x.movedim(dim, 0), self.group, self.world)  # type: ignore[no-untyped-call]
+            x = x.movedim(0, dim)
+        return x.index_select(dim, self._order)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Add the gradients of all processes, so that each has those of the complete sequence."""
@@ -138,12 +143,7 @@ class ContextPart:
             self._entered.enter_context(self.torch_attention())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._entered.close()
 
     def torch_attention(self) -> AbstractContextManager[Any]:
@@ -161,18 +161,6 @@ class ContextPart:
         mesh = DeviceMesh.from_group(group, "cuda")
         # It wants a tensor to cut, and takes the length of the sequence from it.
         return context_parallel(mesh, buffers=[self._positions.clone()], buffer_seq_dims=[0])
-
-    def _check_torch(self) -> None:
-        if self.places.device.type != "cuda":
-            raise ValueError(
-                f'engine must be "gather" on {self.places.device.type}, got "torch": torch\'s own '
-                f"context parallelism needs GPUs"
-            )
-        if self.scheme != "zigzag" or self._documents is not None:
-            raise ValueError(
-                'engine must be "gather" with packed documents or another scheme than zigzag, '
-                'got "torch"'
-            )
 
     def placement(self, encoding: AttentionEncoding) -> Placement:
         """Return the positions of this part's queries, and of the keys that they see."""

@@ -6,13 +6,14 @@ Axes: `B` batch, `S` tokens, `V` vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ropewalk.encodings import Encoding
 from ropewalk.model.attention import self_placement
-from ropewalk.model.cache import DecoderCache
+from ropewalk.model.cache import AttentionCache, DecoderCache
 from ropewalk.model.context import ContextPart
 from ropewalk.model.linear import linear
 from ropewalk.model.transformer import Dropout, SelfAttentionLayer, TransformerShape
@@ -70,42 +71,49 @@ class LanguageModel(nn.Module):
         context: this process's part of sequences that several processes compute together; tokens
             are those of the part alone, and mask and cache must be None.
         """
+        caches: Sequence[AttentionCache | None] = [None] * len(self.layers)
         if context is not None:
-            return self._forward_part(tokens, context, (mask, cache), maps)
-        if cache is not None and not self.causal:
-            raise ValueError(
-                "cache must be None with causal=False, got one: later tokens change earlier "
-                "ones, so everything must be computed again"
-            )
-        everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(tokens)
-        if mask is not None and mask.shape != (len(tokens), len(everything)):
-            raise ValueError(
-                f"mask must be (B, T), for all tokens including those in the cache: "
-                f"{(len(tokens), len(everything))}, got {tuple(mask.shape)}"
-            )
-        placement = self_placement(everything, tokens.shape[1], self.encoding.for_layer(0))
+            self._check_part(tokens, context, mask, cache)
+            placement = context.placement(self.encoding.for_layer(0))
+            looks = context.mask(self.causal)
+            caches = [context.keys() for _ in self.layers]
+            causal = self.causal and looks is None
+        else:
+            if cache is not None:
+                if not self.causal:
+                    raise ValueError(
+                        "cache must be None with causal=False, got one: later tokens change "
+                        "earlier ones, so everything must be computed again"
+                    )
+                caches = cache.own
+            everything, seen = (DecoderCache(0) if cache is None else cache).add_tokens(tokens)
+            if mask is not None and mask.shape != (len(tokens), len(everything)):
+                raise ValueError(
+                    f"mask must be (B, T), for all tokens including those in the cache: "
+                    f"{(len(tokens), len(everything))}, got {tuple(mask.shape)}"
+                )
+            placement = self_placement(everything, tokens.shape[1], self.encoding.for_layer(0))
+            looks = None if mask is None else mask[:, None, None, :]
+            if seen is not None:  # by each beam
+                looks = seen[:, None] if looks is None else seen[:, None] & looks
+            causal = self.causal and seen is None
         x = self.embedding(tokens) * math.sqrt(self.shape.width)
         x = self.dropout(self.encoding.embed(x, placement.queries))
-        looks = None if mask is None else mask[:, None, None, :]
-        if seen is not None:  # by each beam
-            looks = seen[:, None] if looks is None else seen[:, None] & looks
-        causal = self.causal and seen is None
-        for i, layer in enumerate(self.layers):
-            own = None if cache is None else cache.own[i]
+        for layer, own in zip(self.layers, caches, strict=True):
             x, probabilities = layer(x, placement, looks, maps is not None, causal, own)
             if maps is not None and probabilities is not None:
                 maps.append(probabilities)
         out: Tensor = self.norm(x)
         return out
 
-    def _forward_part(
+    def _check_part(
         self,
         tokens: Tensor,
         context: ContextPart,
-        others: tuple[Tensor | None, DecoderCache | None],
-        maps: list[Tensor] | None,
-    ) -> Tensor:
-        if others != (None, None):
+        mask: Tensor | None,
+        cache: DecoderCache | None,
+    ) -> None:
+        if mask is not None or cache is not None:
             raise ValueError("mask and cache must be None with context; use cu_seqlens for padding")
         if tokens.shape[1:] != context.places.shape:
             raise ValueError(
@@ -114,20 +122,7 @@ class LanguageModel(nn.Module):
             )
         linear = self.shape.attention != "softmax"
         for i in range(len(self.layers)):
-            own = self.encoding.for_layer(i)
-            context.check_encoding(own, linear=linear, causal=self.causal)
-        placement = context.placement(self.encoding.for_layer(0))
-        looks = context.mask(self.causal)
-        x = self.embedding(tokens) * math.sqrt(self.shape.width)
-        x = self.dropout(self.encoding.embed(x, placement.queries))
-        causal = self.causal and looks is None
-        for layer in self.layers:
-            keys = context.keys()
-            x, probabilities = layer(x, placement, looks, maps is not None, causal, keys)
-            if maps is not None and probabilities is not None:
-                maps.append(probabilities)
-        out: Tensor = self.norm(x)
-        return out
+            context.check_encoding(self.encoding.for_layer(i), linear=linear, causal=self.causal)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return scores of the vocabulary: `(…, width)` to `(…, V)`."""

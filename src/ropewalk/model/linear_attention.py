@@ -202,7 +202,10 @@ def weights(query: Placed, key: Placed, causal: bool) -> Tensor:
 
     Rotated features can be negative, and the sum of the weights then differs from 1.
     """
-    shares = _shares(key.log_scale, None)[0] if causal else _shares_of_all(key.log_scale)
+    if causal:
+        shares, _ = _shares(key.log_scale, None)
+    else:
+        shares = (key.log_scale - _largest(key.log_scale)).exp()[..., None, :]
     numerator = _products(query.rotated, key.rotated, shares)
     plain = query.rotated is query.plain
     denominator = numerator if plain else _products(query.plain, key.plain, shares)
@@ -243,10 +246,6 @@ def _shares(log_scale: Tensor, held: Sums | None) -> tuple[Tensor, Tensor | None
         largest = torch.maximum(largest, held.scale[..., None])
         kept = (held.scale[..., None] - largest).exp()
     return (log_scale[..., None, :] - largest[..., None]).exp().tril(), kept
-
-
-def _shares_of_all(log_scale: Tensor) -> Tensor:
-    return (log_scale - _largest(log_scale)).exp()[..., None, :]
 
 
 def _products(q: Tensor, k: Tensor, shares: Tensor) -> Tensor:
