@@ -8,24 +8,13 @@ import dataclasses
 import math
 import re
 
-import encoding_cases as cases
 import pytest
 import torch
-from encoding_cases import BACK, BOTH, random
+from encoding_cases import BACK, BOTH, EMBEDDED, random
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.encodings import AttentionEncoding, build, build_encoder_decoder
-
-EVERY = [
-    "sinusoidal",
-    "sinusoidal(theta=100)",
-    "learned(max_positions=12)",
-    "integer",
-    "integer(length=9)",
-    "binary",
-    "binary(bits=4)",
-]
 
 
 def added(name: str, positions: list[int], width: int) -> torch.Tensor:
@@ -74,7 +63,7 @@ def test_binary_has_a_row_of_its_own_for_each_position_and_no_more():
     assert build("binary", dataclasses.replace(BACK, width=256)).max_positions is None
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", EMBEDDED)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_what_is_added_is_the_same_for_each_row_and_dtype(name, dtype):
     encoding, x = build(name, BACK), random(2, 5, 32).to(dtype)
@@ -92,7 +81,7 @@ def test_what_is_added_is_the_same_for_each_row_and_dtype(name, dtype):
 
 
 def test_only_a_learned_table_has_parameters():
-    counts = {name: sum(p.numel() for p in build(name, BACK).parameters()) for name in EVERY}
+    counts = {name: sum(p.numel() for p in build(name, BACK).parameters()) for name in EMBEDDED}
     assert {name: n for name, n in counts.items() if n} == {"learned(max_positions=12)": 12 * 32}
 
 
@@ -108,54 +97,48 @@ def check_refused(encoding, x, positions, beyond: str) -> None:
 
 
 @pytest.mark.parametrize("max_positions", [1, 2, 40])
-@pytest.mark.parametrize("position", [-2, -1, 0, 1, 2, 39, 40, 41, 1000])
-def test_a_learned_table_refuses_what_it_has_not_got(max_positions, position):
+def test_a_learned_table_refuses_what_it_has_not_got(max_positions):
     encoding = build(f"learned(max_positions={max_positions})", dataclasses.replace(BACK, width=2))
-    x, positions = torch.zeros(1, 2, 2), torch.tensor([0, position])
-    if 0 <= position < max_positions:
-        row = encoding.table.weight[position]
-        assert torch.equal(encoding.embed(x, positions)[0, 1], row)
-    else:
-        check_refused(
-            encoding,
-            x,
-            positions,
+    for position in (-2, -1, 0, 1, 2, 39, 40, 41, 1000):
+        x, positions = torch.zeros(1, 2, 2), torch.tensor([0, position])
+        if 0 <= position < max_positions:
+            row = encoding.table.weight[position]
+            assert torch.equal(encoding.embed(x, positions)[0, 1], row)
+            continue
+        beyond = (
             f"must lie in 0..{max_positions - 1}, the rows of this learned table, got {position}; "
-            f"train with learned(max_positions={position + 1}) or more, shorten the input, or",
+            f"train with learned(max_positions={position + 1}) or more, shorten the input, or"
         )
+        check_refused(encoding, x, positions, beyond)
 
 
 @pytest.mark.parametrize("bits", [1, 3, 6])
-@pytest.mark.parametrize("position", [-1, 0, 1, 2, 7, 8, 63, 64, 1000])
-def test_binary_refuses_what_has_more_bits(bits, position):
+def test_binary_refuses_what_has_more_bits(bits):
     encoding = build(f"binary(bits={bits})", dataclasses.replace(BACK, width=6))
-    x, positions = torch.zeros(1, 2, 6), torch.tensor([0, position])
-    if 0 <= position < 2**bits:
-        assert encoding.embed(x, positions)[0, 1].sum() == format(position, "b").count("1")
-    else:
-        check_refused(
-            encoding,
-            x,
-            positions,
+    for position in (-1, 0, 1, 2, 7, 8, 63, 64, 1000):
+        x, positions = torch.zeros(1, 2, 6), torch.tensor([0, position])
+        if 0 <= position < 2**bits:
+            assert encoding.embed(x, positions)[0, 1].sum() == format(position, "b").count("1")
+            continue
+        beyond = (
             f"must lie in 0..{2**bits - 1}, which have {bits} bits, got {position}; write "
-            f"binary(bits={position.bit_length()}) or more",
+            f"binary(bits={position.bit_length()}) or more"
         )
+        check_refused(encoding, x, positions, beyond)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("sinusoidal(theta=0)", "theta must be finite and above 0, got 0"),
-        ("sinusoidal(theta=big)", "theta must be finite and above 0, got 'big'"),
+        ("sinusoidal(theta=big)", "theta must be a float, got 'big'"),
         ("sinusoidal(theta=1e999)", "theta must be finite and above 0, got inf"),
-        ("learned(max_positions=0)", "max_positions must be an int of at least 1, got 0"),
-        ("learned(max_positions=2.5)", "max_positions must be an int of at least 1, got 2.5"),
-        ("learned(max_positions=True)", "max_positions must be an int of at least 1, got True"),
-        (
-            "integer(length=0)",
-            "length must be an int of at least 1, or None to add the position it",
-        ),
-        ("integer(length=0.5)", "length must be an int of at least 1, or None to add the position"),
+        ("sinusoidal(theta=5e-324)", "theta must be at least 1e-300, so that 1/theta is a finite"),
+        ("learned(max_positions=0)", "max_positions must be at least 1, got 0"),
+        ("learned(max_positions=2.5)", "max_positions must be an int, got 2.5"),
+        ("learned(max_positions=True)", "max_positions must be an int, got True"),
+        ("integer(length=0)", "length must be at least 1, or None to add the position itself, got"),
+        ("integer(length=0.5)", "length must be an int, got 0.5"),
         (
             "integer(lenght=5)",
             "'integer' has no argument 'lenght'; it has length, cross; did you m",
@@ -166,25 +149,11 @@ def test_binary_refuses_what_has_more_bits(bits, position):
     ],
 )
 def test_a_wrong_value_is_named(text, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         build(text, BACK)
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "learned", "integer", "binary"])
+@pytest.mark.parametrize("name", ["none", "sinusoidal", "learned", "integer", "binary"])
 def test_cross_is_refused_where_nothing_acts_in_attention(name):
     with pytest.raises(ValueError, match=f"cross must be False for '{name}', got True: it does no"):
         build_encoder_decoder(f"{name}(cross=True)", BOTH, BACK)
-
-
-# The same result for any cutting, padding and packing
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_transformer_gives_one_result(name):
-    cases.check_transformer(name)
-
-
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("shape", [BACK, BOTH], ids=["back", "both"])
-def test_packed_documents_are_each_as_alone(name, shape):
-    cases.check_packing(name, shape)

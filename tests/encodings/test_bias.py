@@ -14,12 +14,11 @@ import pytest
 import torch
 from encoding_cases import (
     BACK,
+    BIASES,
     BOTH,
-    check_beams,
-    check_chunks,
-    check_decoding,
-    check_packing,
-    check_padding,
+    DISTANCE_BIASES,
+    FIRE,
+    TUPE,
     random,
     randomise,
     transformer,
@@ -36,18 +35,7 @@ from ropewalk.encodings.biases import bucket_borders, slopes
 from ropewalk.lab.tensors import load_weights, read_tensors, weights_of, write_tensors
 from ropewalk.model import Attention, initialize
 
-RELATIVE = [
-    "alibi",
-    "alibi(symmetric=False)",
-    "t5",
-    "t5(buckets=8, distance=20)",
-    "kerple",
-    "kerple(kind=power)",
-]
-FIRE = ["fire", "fire(hidden=5, c=2, length=30, shared=True)"]
-TUPE = ["tupe", "tupe(relative=True, reset=True)"]
-EVERY = [*RELATIVE, *FIRE, *TUPE]
-LEARNED = [name for name in EVERY if not name.startswith("alibi")]
+LEARNED = [name for name in BIASES if not name.startswith("alibi")]
 seeds = st.integers(0, 2**32 - 1)
 positions = st.lists(st.integers(0, 400), min_size=1, max_size=6)
 shapes = pytest.mark.parametrize("shape", [BACK, BOTH], ids=["back", "both"])
@@ -121,7 +109,7 @@ PAPER = {
 }
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", BIASES)
 @shapes
 @given(queries=positions, keys=positions, seed=seeds)
 @settings(max_examples=12)
@@ -324,7 +312,7 @@ def test_what_is_held_at_an_edge_comes_back_when_gradients_say_so(kind):
 # All of them
 
 
-@pytest.mark.parametrize("name", RELATIVE)
+@pytest.mark.parametrize("name", DISTANCE_BIASES)
 @given(st.integers(-(2**40), 2**40), seeds)
 @settings(max_examples=8)
 @torch.no_grad()
@@ -353,7 +341,7 @@ def test_fire_is_relative_up_to_its_length_and_bounded_beyond(near, far, seed):
         assert (site.bias(queries).abs().amax((1, 2)) <= bound).all()
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", BIASES)
 @torch.no_grad()
 def test_positions_that_differ_within_the_batch_have_biases_of_their_own(name):
     for shape in (BACK, BOTH):
@@ -372,35 +360,7 @@ def test_positions_that_differ_within_the_batch_have_biases_of_their_own(name):
                 torch.testing.assert_close(found[row], site.bias(Placement(q, k)))
 
 
-@pytest.mark.parametrize("name", EVERY)
-@shapes
-def test_packed_documents_attend_as_each_does_alone(name, shape):
-    check_packing(name, shape)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_padding_changes_nothing(name):
-    check_padding(name)
-
-
-@pytest.mark.parametrize("name", EVERY)
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), seeds)
-@settings(max_examples=8)
-def test_attention_on_a_cache_equals_computing_all_anew(name, steps, seed):
-    check_chunks(name, steps, seed)
-
-
-@pytest.mark.parametrize("name", [*EVERY, *(f"{n}(cross=True)" for n in PAPER)])
-def test_a_transformer_decodes_on_its_cache_what_it_computes_at_once(name):
-    check_decoding(name)
-
-
-@pytest.mark.parametrize("name", [*EVERY, "t5(cross=True)"])
-def test_beams_decode_what_each_prefix_gives_alone(name):
-    check_beams(name)
-
-
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", BIASES)
 @torch.no_grad()
 def test_biases_are_finite_also_in_bfloat16_and_formed_in_float32(name):
     queries, keys = torch.tensor([0, 3, 200, 511]), torch.tensor([0, 1, 190, 510, 511])
@@ -413,7 +373,7 @@ def test_biases_are_finite_also_in_bfloat16_and_formed_in_float32(name):
         torch.testing.assert_close(bias.double(), exact.double(), rtol=step, atol=step)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", BIASES)
 def test_a_site_forms_its_bias_once_a_pass(monkeypatch, name):
     model, formed = transformer(name, layers=3), []
     sites = {layer.attention.encoding for layer in [*model.encoder, *model.decoder]}
@@ -445,7 +405,7 @@ def test_each_parameter_is_saved_under_one_name(name, tmp_path):
         assert torch.equal(value, parameters[key]), key
 
 
-@pytest.mark.parametrize("name", [*RELATIVE, *FIRE])
+@pytest.mark.parametrize("name", [*DISTANCE_BIASES, *FIRE])
 @torch.no_grad()
 def test_sequences_may_be_longer_than_any_trained_one(name):
     model = transformer(name)

@@ -24,16 +24,21 @@ MORE = [
 ]
 BOTH_WAYS = {"xpos": "xpos(both_ways=xpos)", "cope": "cope(two_sided=True)"}
 TWO_SIDED = ["rotary", "xpos", "shaw", "cope", "t5", "fire", "tupe"]
-QUICK = ["rotary", "tupe"]  # the others take minutes together
-CASES = pytest.mark.parametrize(
-    ("encoding", "causal"),
-    [
-        pytest.param(e, causal, marks=[] if causal and e in QUICK else pytest.mark.slow)
-        for causal, names in ((True, [*REGISTRY, *MORE]), (False, TWO_SIDED))
-        for e in names
-    ],
-)
+
 MOST = 2  # graphs: of the first length, and of all
+
+
+def cases(quick: str) -> pytest.MarkDecorator:
+    """All of them; all but one, which together take minutes, are slow."""
+    return pytest.mark.parametrize(
+        ("encoding", "causal"),
+        [
+            pytest.param(e, causal, marks=[] if causal and e == quick else pytest.mark.slow)
+            for causal, names in ((True, [*REGISTRY, *MORE]), (False, TWO_SIDED))
+            for e in names
+        ],
+    )
+
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -49,7 +54,7 @@ def tokens(count: int) -> torch.Tensor:
     return torch.randint(0, SHAPE.vocabulary, (2, count))
 
 
-@CASES
+@cases("tupe")
 @torch.no_grad()
 def test_compiled_once_for_all_lengths(encoding, causal):
     torch._dynamo.reset()
@@ -79,7 +84,7 @@ def test_lengths_that_attend_in_blocks_share_a_few_graphs(monkeypatch, encoding)
     torch._dynamo.reset()
 
 
-@CASES
+@cases("rotary")
 @torch.no_grad()
 def test_exported_for_any_length(encoding, causal):
     plain = model(encoding, causal)
@@ -90,7 +95,10 @@ def test_exported_for_any_length(encoding, causal):
         torch.testing.assert_close(program.module()(given), plain(given), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["learned(max_positions=8)", "binary(bits=3)"])
+@pytest.mark.parametrize(
+    "name",
+    ["learned(max_positions=8)", pytest.param("binary(bits=3)", marks=pytest.mark.slow)],
+)
 @torch.no_grad()
 def test_a_compiled_model_refuses_positions_that_have_no_row(name):
     torch._dynamo.reset()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ropewalk.encodings import REGISTRY, Placement, StackShape, build
+from ropewalk.encodings import Placement, StackShape, build
 from ropewalk.encodings.biases import bucket_borders
 
 SHAPE = StackShape(layers=2, heads=4, kv_heads=4, head_dim=16, width=64, causal=True)
@@ -49,7 +49,8 @@ def test_what_published_models_have_is_within_the_bounds():
         "shaw(distance=100000)", "deberta(distance=100000)", "fire(hidden=1024)",
         "cope(npos_max=100000)", "tupe(max_positions=100000)",
     ):  # fmt: skip
-        build(encoding, wide)
+        with torch.device("meta"):
+            build(encoding, wide)
 
 
 @pytest.mark.parametrize("c", ["1e39", "1e300", "1e-300"])
@@ -61,14 +62,6 @@ def test_fire_takes_what_float32_can_hold(c):
         site = build(f"fire(c={value}, length={value})", SHAPE).for_layer(0)
         bias = site.bias(Placement(torch.tensor([0, 1, 2**40])))
         assert bias.isfinite().all()
-
-
-def test_sinusoids_of_a_tiny_theta_are_refused():
-    with pytest.raises(
-        ValueError,
-        match=r"theta must be at least 1e-300, so that 1/theta is a finite .*got 5e-324",
-    ):
-        build("sinusoidal(theta=5e-324)", SHAPE)
 
 
 def plain_borders(buckets: int, distance: int) -> list[int]:
@@ -97,7 +90,7 @@ def test_t5s_borders_are_those_of_whole_numbers(distance):
 )
 def test_what_cannot_be_read_is_cut_short_in_the_message(value):
     refused = r"must have the form key=value|has no argument"
-    for name in REGISTRY:
+    for name in ("none", "rotary", "t5"):
         with pytest.raises(ValueError, match=refused) as raised:
             build(f"{name}(theta={value})", SHAPE)
         assert len(str(raised.value)) < 400, name

@@ -1,8 +1,8 @@
 """Encodings: their names, how they are built, and how long their computed values are cached.
 
 These fail if a mistyped name or argument is accepted or its message gives no way out, if
-cross-attention is encoded without a request, and if tables are computed once per layer or cached
-from one pass to the next. What each encoding computes is tested in the other files here.
+cross-attention is encoded without a request, and if a placement computes a value twice. What each
+encoding computes is tested in the other files here.
 
 Encodings joined by +: all of them act on embeddings, at most one acts in attention.
 
@@ -18,13 +18,13 @@ import warnings
 
 import pytest
 import torch
+from encoding_cases import BACK as STACK
+from encoding_cases import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk import RotaryEmbedding
 from ropewalk.encodings import (
     REGISTRY,
-    AttentionEncoding,
     Placement,
     StackShape,
     build,
@@ -33,14 +33,7 @@ from ropewalk.encodings import (
     split_names,
 )
 from ropewalk.encodings.rotary import RotarySite
-from ropewalk.model import DecoderCache, LanguageModel, Transformer, TransformerShape
-
-STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
+from ropewalk.model import LanguageModel, TransformerShape
 
 # Names
 
@@ -141,25 +134,6 @@ def test_names_are_split_at_outer_commas_alone(names, comma):
 # Building
 
 
-@pytest.mark.parametrize(
-    ("text", "parameters", "max_positions"),
-    [
-        ("none", 0, None),
-        ("sinusoidal", 0, None),
-        ("sinusoidal(theta=100)", 0, None),
-        ("learned", 512 * 32, 512),
-        ("learned(max_positions=7)", 7 * 32, 7),
-        ("rotary", 0, None),
-        ("rotary(theta=5e5, rotary_dim=4, pairing=interleaved)", 0, None),
-    ],
-)
-def test_build(text, parameters, max_positions):
-    encoding = build(text, STACK)
-    assert sum(p.numel() for p in encoding.parameters()) == parameters
-    assert encoding.max_positions == max_positions
-    assert isinstance(encoding.for_layer(1), AttentionEncoding)
-
-
 def test_cross_is_no_argument_of_one_stack():
     with pytest.raises(ValueError, match="cross belongs to an encoder-decoder, not to one stack"):
         build("rotary(cross=True)", STACK)
@@ -171,11 +145,6 @@ def test_cross_attention_gets_an_encoding_only_when_asked():
     assert build_encoder_decoder("rotary(cross=False)", *stacks).cross is None
     cross = build_encoder_decoder("rotary(cross=True, theta=7)", *stacks).cross
     assert cross.for_layer(0).rope.spec.theta == 7
-
-
-def test_cross_is_refused_where_nothing_acts_in_attention():
-    with pytest.raises(ValueError, match="cross must be False for 'none', got True: it does not"):
-        build_encoder_decoder("none(cross=True)", STACK, STACK)
 
 
 def test_none_does_nothing():
@@ -210,32 +179,6 @@ def test_a_placement_stands_for_keys_like_queries_unless_told():
     assert Placement(one).new_keys is one
     assert Placement(one, two).new_keys is two
     assert Placement(one, two, three).new_keys is three
-
-
-@pytest.mark.parametrize(("name", "in_decoder"), [("rotary", 1), ("rotary(cross=True)", 3)])
-@pytest.mark.parametrize("layers", [1, 3])
-def test_a_forward_pass_forms_tables_once_for_all_layers(monkeypatch, name, in_decoder, layers):
-    shape = TransformerShape(20, 32, 4, 64, layers, layers)
-    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-    model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    formed, tables = [], RotaryEmbedding.tables
-
-    def counted(self: RotaryEmbedding, positions: torch.Tensor, *rest, **options) -> object:
-        formed.append(positions.tolist())
-        return tables(self, positions, *rest, **options)
-
-    monkeypatch.setattr(RotaryEmbedding, "tables", counted)
-    source, target = torch.randint(4, 20, (2, 2, 5))
-    for _ in range(2):  # and again in the next pass
-        memory = model.encode(source)
-        assert len(formed) == 1
-        model.decode(target, memory)
-        assert len(formed) == 1 + in_decoder
-        formed.clear()
-    cache = DecoderCache(layers)
-    for step in range(3):
-        model.decode(target[:, step : step + 1], memory, cache=cache)
-    assert formed.count([2]) == (1 if in_decoder == 1 else 2)
 
 
 def test_python_has_no_word_of_its_own_on_an_argument():

@@ -2,18 +2,25 @@
 
 What CoPE shares with them is also here. These fail if a row of a table is used for a wrong distance
 or head, if a term or the scale is missing, if values ignore the distance, if all rows of a batch
-get the positions of the first, if masked keys have an effect, if a cache or its beams change the
-result, if a parameter gets another gradient than the formula's, or if a mistyped argument is
-accepted.
+get the positions of the first, if masked keys have an effect, if a parameter gets another gradient
+than the formula's, or if a mistyped argument is accepted.
 """
 
 import re
 import types
 
+import encoding_cases as cases
 import pytest
 import torch
-from attention_loops import STACK, attention_with, close, loop, random, transformer
-from encoding_cases import check_decoding, check_padding
+from attention_loops import loop
+from encoding_cases import (
+    BACK,
+    COPE,
+    SCORED_BY_DISTANCE,
+    attention_with,
+    random,
+    transformer,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -24,21 +31,15 @@ from transformers.models.xlnet import modeling_xlnet
 
 from ropewalk.encodings import Placement, build
 from ropewalk.encodings.relative import table_rows
-from ropewalk.model import Attention, DecoderCache, KeyValueCache
+from ropewalk.model import Attention, initialize
 
-BY_DISTANCE = [
-    "shaw",
-    "shaw(distance=2)",
-    "shaw(distance=1, values=False)",
-    "shaw(distance=3, per_head=True)",
-    "transformer_xl",
-    "deberta",
-    "deberta(distance=2)",
-    "deberta(distance=9, buckets=4)",
-]
-BOTH_WAYS = [*BY_DISTANCE, "cope(two_sided=True)", "cope(npos_max=3, two_sided=True)"]
-LOOKING_BACK = [*BY_DISTANCE, "cope", "cope(npos_max=3)"]
-ACROSS = ["shaw(distance=2, cross=True)", "cope(two_sided=True, cross=True)"]
+BOTH_WAYS = [*SCORED_BY_DISTANCE, *COPE]
+LOOKING_BACK = [*SCORED_BY_DISTANCE, "cope", "cope(npos_max=3)"]
+
+
+def close(actual: Tensor, expected: Tensor, atol: float = 1e-10) -> None:
+    cases.close(actual, expected, atol)
+
 
 seeds = st.integers(0, 2**32 - 1)
 kv_heads = st.sampled_from([4, 2, 1])
@@ -221,21 +222,6 @@ def test_shaw_equals_the_relative_keys_of_wav2vec2_bert():
 # Distance
 
 
-@given(st.sampled_from(BY_DISTANCE), st.integers(-(2**30), 2**30), st.booleans(), seeds)
-@settings(max_examples=30)
-@torch.no_grad()
-def test_each_sees_distances_alone(name, shift, batched, seed):
-    attention, x = attention_with(name, seed=seed), random(2, 6, 32, seed=seed)
-    places = torch.randint(0, 100, (2, 6) if batched else (6,))
-    places[..., 0], places[..., -1] = 0, 1
-    at_home, away, swapped = (
-        attention(x, placement=Placement(p), causal=True).output
-        for p in (places, places + shift, -places)
-    )
-    close(away, at_home)
-    assert (swapped - at_home).abs().max() > 1e-4  # keys ahead differ from keys before
-
-
 @pytest.mark.parametrize(("name", "reach"), [("shaw(distance=2)", 2), ("deberta(distance=3)", 2)])
 @torch.no_grad()
 def test_all_beyond_the_distance_are_alike(name, reach):
@@ -256,67 +242,6 @@ def test_positions_far_beyond_training_are_no_error(name):
         output, p = attention(x, placement=Placement(places), causal=True, need_probabilities=True)
         assert output.isfinite().all()
         close(p.sum(-1), torch.ones(1, 4, 40, dtype=torch.float64))
-
-
-# Caches, padding, packing
-
-
-@given(
-    st.sampled_from(LOOKING_BACK),
-    kv_heads,
-    st.lists(st.integers(1, 4), min_size=7, max_size=7),
-    seeds,
-)
-@settings(max_examples=30)
-@torch.no_grad()
-def test_decoding_on_a_cache_equals_computing_all_anew(name, kv_heads, steps, seed):
-    attention, x = attention_with(name, kv_heads, seed=seed), random(2, 7, 32, seed=seed)
-    whole, cache, past = attention(x, causal=True).output, KeyValueCache(), 0
-    for step in steps:
-        part = attention(x[:, past : past + step], causal=True, cache=cache)
-        close(part.output, whole[:, past : past + step])
-        past += step
-        if past >= 7:
-            break
-
-
-@pytest.mark.parametrize("name", BOTH_WAYS + ACROSS)
-def test_a_transformer_decodes_with_each_on_its_cache(name):
-    check_decoding(name, atol=1e-10)
-    check_padding(name, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", BOTH_WAYS + ACROSS)
-@torch.no_grad()
-def test_beams_on_a_branching_cache_equal_rows_of_their_own(name):
-    """Each beam continues a random one of the last step's, and sees only its own history."""
-    model, beams = transformer(name), 3
-    memory = model.encode(torch.randint(4, 20, (2, 5)))
-    cache = DecoderCache(2, branching=True)
-    rows = torch.full((2, 1, 1), 4)
-    for step in range(6):
-        hidden = model.decode(rows[..., -1], memory, cache=cache)
-        alone = model.decode(rows.flatten(0, 1), memory.repeat_interleave(rows.shape[1], 0))
-        close(hidden.flatten(0, 1), alone[:, -1])
-        parents = torch.randint(0, rows.shape[1], (2, beams))
-        cache.follow(parents)
-        rows = rows.gather(1, parents[..., None].expand(-1, -1, step + 1))
-        rows = torch.cat([rows, torch.randint(4, 20, (2, beams, 1))], -1)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", [*BOTH_WAYS, "cope"])
-@torch.no_grad()
-def test_packed_documents_compute_as_if_alone(name, causal):
-    if name == "cope" and not causal:
-        return
-    attention, x = attention_with(name, causal=causal), random(1, 7, 32)
-    document = torch.tensor([0, 0, 0, 1, 1, 1, 1])
-    placement = Placement(torch.tensor([[0, 1, 2, 0, 1, 2, 3]]))
-    mask = (document[:, None] == document)[None, None]
-    packed = attention(x, placement=placement, mask=mask, causal=causal).output
-    alone = [attention(x[:, s], causal=causal).output for s in (slice(0, 3), slice(3, 7))]
-    close(packed, torch.cat(alone, 1))
 
 
 # Precision
@@ -370,7 +295,9 @@ def test_each_layer_has_parameters_of_its_own_and_each_is_named_once(name, own, 
 
 @pytest.mark.parametrize("name", ["shaw(distance=100)", "deberta"])
 def test_tables_start_as_random_rows_of_length_one(name):
-    site = transformer(name).encoder_encoding.for_layer(0)
+    encoding = build(name, BACK)
+    initialize(encoding, 0)
+    site = encoding.for_layer(0)
     table = (site.keys if name.startswith("shaw") else site.table).weight.detach()
     assert abs(float(table.square().sum(-1).mean()) - 1) < 0.1
     assert (table[0] - table[1]).abs().max() > 0.01
@@ -398,12 +325,12 @@ def test_tables_start_as_random_rows_of_length_one(name):
 )
 def test_a_wrong_argument_is_named(text, error, message):
     with pytest.raises(error, match=re.escape(message)):
-        build(text, STACK)
+        build(text, BACK)
 
 
 @pytest.mark.parametrize("name", ["shaw", "transformer_xl", "deberta", "cope"])
 def test_attention_of_another_shape_is_refused(name):
-    site = build(name, STACK).for_layer(0)
+    site = build(name, BACK).for_layer(0)
     message = f"heads=4 and head_dim=8 that this {name} encoding was built for, got 4 heads of 16"
     with pytest.raises(ValueError, match=message):
         Attention(64, 4, encoding=site)(torch.zeros(1, 2, 64))

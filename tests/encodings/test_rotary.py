@@ -1,9 +1,8 @@
 """Rotary as an encoding: every rope that a name can describe, in attention and in models.
 
 These fail if arguments become another spec than they say, if scores or rotated values differ from
-the papers' equations or depend on absolute positions, if a cache, chunks, padding or packing change
-a result, if learned frequencies get a wrong gradient or too few sets, and if the message for a
-wrong argument does not give the way out.
+the papers' equations, if learned frequencies get a wrong gradient or too few sets, and if the
+message for a wrong argument does not give the way out.
 """
 
 import cmath
@@ -11,10 +10,21 @@ import dataclasses
 import inspect
 import re
 
-import encoding_cases as cases
 import pytest
 import torch
-from encoding_cases import BACK, BOTH, attention_with, close, random, transformer, words
+from encoding_cases import (
+    BACK,
+    BOTH,
+    FIXED,
+    LEARNED,
+    VALUES,
+    attention_with,
+    close,
+    random,
+    randomise,
+    transformer,
+    words,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -24,33 +34,14 @@ from transformers.models.roformer.modeling_roformer import (
 )
 
 from ropewalk import LearnedRotaryEmbedding, RotaryEmbedding, RotarySpec, scaling
-from ropewalk.encodings import Placement, build, build_encoder_decoder, parse
+from ropewalk.encodings import Placement, build, parse
 from ropewalk.encodings.rotary import Rotary, RotarySite
 from ropewalk.model import Attention, KeyValueCache, initialize
 from ropewalk.rotary.kernels import operator
 
-FIXED = [
-    "rotary",
-    "rotary(rotary_dim=4, pairing=interleaved, reverse=True)",
-    "rotary(frequency=0.3)",
-    "rotary(rule=proportional, fraction=0.5)",
-    "rotary(rule=yarn, factor=4, original_length=64, theta=100)",
-    "rotary(rule=dynamicntk, factor=2, original_length=3, length=6)",
-]
-LEARNED = ["rotary(learned=True)", "rotary(learned=layer)", "rotary(learned=head, rotary_dim=6)"]
-VALUES = [
-    "rotary(values=True)",
-    "rotary(values=True, learned=head)",
-    "rotary(values=True, rule=yarn, factor=4, original_length=64, theta=100, rotary_dim=6)",
-]
-RELATIVE = [*FIXED, *LEARNED, *VALUES]
-EVERY = [*RELATIVE, "rotary(values=absolute)"]
+EVERY = [*FIXED, *LEARNED, *VALUES, "rotary(values=absolute)"]
 seeds = st.integers(0, 2**32 - 1)
 positions = st.lists(st.integers(0, 5000), min_size=1, max_size=4)
-
-
-def crossing(name: str) -> str:
-    return f"{name[:-1]}, cross=True)" if "(" in name else f"{name}(cross=True)"
 
 
 # Arguments
@@ -161,12 +152,6 @@ def test_wrong_arguments_are_named_in_python_as_well():
         Rotary(BACK, rule="linear", factor=3, facter=3)
 
 
-def test_a_site_of_another_head_dim_is_refused():
-    attention = Attention(64, 4, encoding=build("rotary", BACK).for_layer(0))
-    with pytest.raises(ValueError, match=r"head_dim=8 .* built for, got heads of 16 dimensions"):
-        attention(torch.zeros(1, 2, 64))
-
-
 # What is computed
 
 
@@ -252,26 +237,6 @@ def test_each_pair_rotates_by_position_times_frequency(queries, keys, pairing, r
             close(y[0, 0, s], rotated(x[0, 0, s], place, speeds, pairing), 1e-5)
 
 
-@pytest.mark.parametrize("name", RELATIVE)
-@given(st.integers(-(2**30), 2**30), st.booleans(), seeds)
-@settings(max_examples=8)
-@torch.no_grad()
-def test_attention_sees_distances_alone(name, shift, batched, seed):
-    attention, x = attention_with(name, seed=seed), random(2, 6, 32, seed=seed)
-    if "learned" in name:  # whose angles are products of float64
-        shift %= 2**20
-    generator = torch.Generator().manual_seed(seed)
-    place = torch.randint(0, 1000, (2, 6) if batched else (6,), generator=generator)
-    at_home, away = (
-        attention(x, placement=Placement(p), causal=True, need_probabilities=True)
-        for p in (place, place + shift)
-    )
-    close(away.probabilities, at_home.probabilities, 1e-4)
-    close(away.output, at_home.output, 1e-4)
-    wider = attention(x, placement=Placement(3 * place + torch.arange(6)), causal=True)
-    assert (wider.output - at_home.output).abs().max() > 1e-4
-
-
 # Values
 
 
@@ -315,7 +280,7 @@ def test_values_left_rotated_are_those_of_roformer_with_rotary_value():
         hidden_size=32, num_attention_heads=4, rotary_value=True, max_position_embeddings=16,
         attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    theirs = cases.randomise(RoFormerSelfAttention(config))
+    theirs = randomise(RoFormerSelfAttention(config))
     shape = dataclasses.replace(BOTH, kv_heads=4)
     name = "rotary(values=absolute, pairing=interleaved)"
     ours = Attention(32, 4, encoding=build(name, shape).for_layer(0)).double()
@@ -412,27 +377,6 @@ def test_gradients_reach_the_frequencies_of_every_layer_and_stack():
         assert all(p.grad.abs().max() > 1e-6 for p in learned)
 
 
-# The same result for any cutting, padding and packing
-
-
-@pytest.mark.parametrize("name", EVERY)
-@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), seeds)
-@settings(max_examples=4)
-def test_attention_on_a_cache_equals_computing_all_anew(name, steps, seed):
-    cases.check_chunks(name, steps, seed)
-
-
-@pytest.mark.parametrize("name", [*EVERY, *map(crossing, [FIXED[1], LEARNED[2], *VALUES])])
-def test_a_transformer_gives_one_result(name):
-    cases.check_transformer(name)
-
-
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("shape", [BACK, BOTH], ids=["back", "both"])
-def test_packed_documents_are_each_as_alone(name, shape):
-    cases.check_packing(name, shape)
-
-
 @pytest.mark.parametrize(
     ("name", "forming"),
     [
@@ -458,15 +402,6 @@ def test_a_pass_forms_tables_once_for_all_that_share_frequencies(monkeypatch, na
         assert len(formed) == forming[0]
         model.decode(words(2, 5), memory)
         assert len(formed) == sum(forming)
-
-
-# Cross-attention
-
-
-def test_cross_attention_gets_a_rope_only_when_asked():
-    assert build_encoder_decoder("rotary(frequency=2)", BOTH, BACK).cross is None
-    cross = build_encoder_decoder("rotary(frequency=2, cross=True)", BOTH, BACK).cross
-    assert cross.for_layer(0).rope.spec.theta == 2
 
 
 SPECS = [

@@ -1,14 +1,13 @@
 """xPos as an encoding: a rotation whose scores decay with the distance of earlier keys.
 
 These fail if a score differs from the paper's, if it depends on the center or on anything but the
-distance, if a cache, padding or packing changes a result, if tables are computed once per layer,
-and if a stack that looks both ways gets scores that grow ahead without a request.
+distance, if tables are computed once per layer, and if a stack that looks both ways gets scores
+that grow ahead without a request.
 """
 
 import cmath
 import re
 
-import encoding_cases as cases
 import pytest
 import torch
 from encoding_cases import BACK, BOTH, attention_with, close, random, transformer, words
@@ -18,14 +17,7 @@ from hypothesis import strategies as st
 from ropewalk import XPosEmbedding
 from ropewalk.encodings import Placement, build, build_encoder_decoder
 from ropewalk.encodings.rotary import RotarySite
-from ropewalk.model import Attention
 
-EVERY = [
-    "xpos(both_ways=rotary)",
-    "xpos(both_ways=xpos, scale_base=40, center=3)",
-    "xpos(both_ways=rotary, theta=100, rotary_dim=4, pairing=interleaved, scale_base=20)",
-]
-CROSS = [f"{name[:-1]}, cross=True)" for name in EVERY]
 seeds = st.integers(0, 2**32 - 1)
 positions = st.lists(st.integers(0, 900), min_size=1, max_size=4)
 
@@ -78,37 +70,16 @@ def test_what_lies_behind_decays_and_what_lies_ahead_would_grow():
     assert scores[2] == pytest.approx(6, abs=1e-6)
 
 
-@given(st.integers(-15_000, 15_000), st.floats(-1_000, 1_000), seeds)
-@settings(max_examples=30)
+@given(st.floats(-1_000, 1_000), seeds)
+@settings(max_examples=20)
 @torch.no_grad()
-def test_attention_sees_distances_alone(shift, center, seed):
+def test_no_score_depends_on_the_center(center, seed):
     attention, x = attention_with("xpos", seed=seed), random(2, 6, 32, seed=seed)
     place = torch.randint(0, 900, (2, 6), generator=torch.Generator().manual_seed(seed))
     place = place.sort(-1).values
     at_home = attention(x, placement=Placement(place), causal=True).output
-    close(attention(x, placement=Placement(place + shift), causal=True).output, at_home, 1e-4)
     attention.encoding = build(f"xpos(center={center})", BACK).for_layer(0)
     close(attention(x, placement=Placement(place), causal=True).output, at_home, 1e-4)
-    wider = attention(x, placement=Placement(3 * place + torch.arange(6)), causal=True).output
-    assert (wider - at_home).abs().max() > 1e-4
-
-
-@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), seeds)
-@settings(max_examples=10)
-def test_attention_on_a_cache_equals_computing_all_anew(steps, seed):
-    for name in EVERY:
-        cases.check_chunks(name, steps, seed)
-
-
-@pytest.mark.parametrize("name", [*EVERY, *CROSS])
-def test_a_transformer_gives_one_result(name):
-    cases.check_transformer(name)
-
-
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("shape", [BACK, BOTH], ids=["back", "both"])
-def test_packed_documents_are_each_as_alone(name, shape):
-    cases.check_packing(name, shape)
 
 
 def test_a_pass_forms_tables_of_queries_and_of_keys_once(monkeypatch):
@@ -196,9 +167,3 @@ def test_positions_out_of_reach_are_refused():
         message = f"must be within 16997 of center=100 if x is torch.float32, got {position}"
         with pytest.raises(ValueError, match=re.escape(message)):
             attention.float()(torch.zeros(1, 1, 32), placement=Placement(torch.tensor([position])))
-
-
-def test_a_site_of_another_head_dim_is_refused():
-    attention = Attention(64, 4, encoding=build("xpos", BACK).for_layer(0))
-    with pytest.raises(ValueError, match=r"head_dim=8 .* xpos .* got heads of 16 dimensions"):
-        attention(torch.zeros(1, 2, 64))

@@ -1,61 +1,14 @@
 """Attention one pair at a time, by the formulas of the papers, as a reference for encodings."""
 
-import dataclasses
 import itertools
 import math
 
 import torch
 from torch import Tensor
 
-from ropewalk.encodings import (
-    AttentionEncoding,
-    Placement,
-    StackShape,
-    build,
-    build_encoder_decoder,
-)
+from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.encodings.relative import CoPESite, DebertaSite, ShawSite, TransformerXLSite
-from ropewalk.model import Attention, Transformer, TransformerShape, initialize
-
-STACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def close(actual: Tensor, expected: Tensor, atol: float = 1e-10) -> None:
-    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
-
-
-def attention_with(
-    name: str, kv_heads: int = 2, *, causal: bool = True, seed: int = 0
-) -> Attention:
-    """Attention of width 32 in float64, every parameter of its encoding random and not small."""
-    shape = dataclasses.replace(STACK, kv_heads=kv_heads, causal=causal)
-    attention = Attention(32, 4, kv_heads=kv_heads, encoding=build(name, shape).for_layer(0))
-    initialize(attention, seed)
-    attention = attention.double().eval()
-    with torch.no_grad():
-        for i, parameter in enumerate(attention.encoding.parameters()):
-            parameter.copy_(random(*parameter.shape, seed=seed + i))
-            if parameter.shape[-1] == 32:  # it multiplies vectors of the full width
-                parameter /= 32**0.5
-    return attention
-
-
-def transformer(name: str, *, layers: int = 2) -> Transformer:
-    """A transformer of width 32 in float64; parameters that start at 0 are random instead."""
-    shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
-    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-    model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialize(model, 0)
-    model = model.double().eval()
-    with torch.no_grad():
-        for i, (parameter_name, parameter) in enumerate(model.named_parameters()):
-            if "encoding" in parameter_name and (parameter == 0).all():
-                parameter.copy_(random(*parameter.shape, seed=i))
-    return model
+from ropewalk.model import Attention
 
 
 def loop(

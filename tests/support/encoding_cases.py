@@ -1,9 +1,11 @@
-"""Properties of every encoding: the result is the same however a sequence is cut, padded or packed.
+"""Every encoding as text, models with each, and the properties that all of them share.
 
-Each check takes an encoding's name, or a model, and asserts. The reference is a model that computes
+Each check takes an encoding's text, or a model, and asserts. The reference is a model that computes
 everything from scratch. Parameters of a named encoding get random values, so that no initial value
 hides an error.
 """
+
+import dataclasses
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +18,71 @@ from ropewalk.model import (
     Transformer,
     TransformerShape,
     initialize,
+    rotated_dim,
 )
 
 BACK = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=True)
-BOTH = StackShape(layers=2, heads=4, kv_heads=2, head_dim=8, width=32, causal=False)
+BOTH = dataclasses.replace(BACK, causal=False)
+
+EMBEDDED = [
+    "sinusoidal",
+    "sinusoidal(theta=100)",
+    "learned(max_positions=12)",
+    "integer",
+    "integer(length=9)",
+    "binary",
+    "binary(bits=4)",
+]
+DISTANCE_BIASES = [
+    "alibi",
+    "alibi(symmetric=False)",
+    "t5",
+    "t5(buckets=8, distance=20)",
+    "kerple",
+    "kerple(kind=power)",
+]
+FIRE = ["fire", "fire(hidden=5, c=2, length=30, shared=True)"]
+TUPE = ["tupe", "tupe(relative=True, reset=True)"]
+BIASES = [*DISTANCE_BIASES, *FIRE, *TUPE]
+SCORED_BY_DISTANCE = [
+    "shaw",
+    "shaw(distance=2)",
+    "shaw(distance=1, values=False)",
+    "shaw(distance=3, per_head=True)",
+    "transformer_xl",
+    "deberta",
+    "deberta(distance=2)",
+    "deberta(distance=9, buckets=4)",
+]
+COPE = ["cope(two_sided=True)", "cope(npos_max=3, two_sided=True)"]
+FIXED = [
+    "rotary",
+    "rotary(rotary_dim=4, pairing=interleaved, reverse=True)",
+    "rotary(frequency=0.3)",
+    "rotary(rule=proportional, fraction=0.5)",
+    "rotary(rule=yarn, factor=4, original_length=64, theta=100)",
+    "rotary(rule=dynamicntk, factor=2, original_length=3, length=6)",
+]
+LEARNED = ["rotary(learned=True)", "rotary(learned=layer)", "rotary(learned=head, rotary_dim=6)"]
+VALUES = [
+    "rotary(values=True)",
+    "rotary(values=True, learned=head)",
+    "rotary(values=True, rule=yarn, factor=4, original_length=64, theta=100, rotary_dim=6)",
+]
+XPOS = [
+    "xpos(both_ways=rotary)",
+    "xpos(both_ways=xpos, scale_base=40, center=3)",
+    "xpos(both_ways=rotary, theta=100, rotary_dim=4, pairing=interleaved, scale_base=20)",
+]
+#: What depends on distances alone.
+RELATIVE = [*DISTANCE_BIASES, *SCORED_BY_DISTANCE, *FIXED, *LEARNED, *VALUES, *XPOS]
+ATTENDING = [*RELATIVE, *FIRE, *TUPE, *COPE, "rotary(values=absolute)"]
+EVERY = ["none", *EMBEDDED, *ATTENDING]
+
+
+def crossing(name: str) -> str:
+    """The text of an encoding that acts in cross-attention too."""
+    return f"{name[:-1]}, cross=True)" if name.endswith(")") else f"{name}(cross=True)"
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -42,15 +105,24 @@ def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
     return module.double().eval()
 
 
-def attention_with(name: str, shape: StackShape = BACK, seed: int = 0, layer: int = 0) -> Attention:
-    encoding = build(name, shape).for_layer(layer)
-    attention = Attention(shape.width, shape.heads, kv_heads=shape.kv_heads, encoding=encoding)
-    randomise(attention, seed)
-    return attention
+def attention_with(
+    name: str, kv_heads: int = 2, *, causal: bool = True, seed: int = 0, kind: str = "softmax"
+) -> Attention:
+    """Attention of width 32 with four heads, in float64; its encoding's parameters are random."""
+    size = rotated_dim(kind, 8)
+    shape = dataclasses.replace(BACK, kv_heads=kv_heads, causal=causal, head_dim=size)
+    site = build(name, shape).for_layer(0)
+    attention = Attention(32, 4, kv_heads=kv_heads, encoding=site, kind=kind)
+    initialize(attention, seed)
+    randomise(attention.encoding, seed)
+    return attention.double().eval()
 
 
-def transformer(name: str, seed: int = 0, layers: int = 2) -> Transformer:
-    shape = TransformerShape(20, 32, 4, 64, layers, layers, kv_heads=2)
+def transformer(
+    name: str, seed: int = 0, layers: int = 2, kind: str = "softmax", kv_heads: int = 2
+) -> Transformer:
+    """A transformer of width 32 in float64; the parameters of its encodings are random."""
+    shape = TransformerShape(20, 32, 4, 48, layers, layers, kv_heads=kv_heads, attention=kind)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(name, *stacks))
     initialize(model, seed)
@@ -61,15 +133,20 @@ def transformer(name: str, seed: int = 0, layers: int = 2) -> Transformer:
 
 
 @torch.no_grad()
-def check_chunks(name: str, steps: list[int], seed: int) -> None:
+def check_chunks(name: str, steps: list[int], seed: int, kv_heads: int = 2) -> None:
     """Attention with a cache, fed in chunks, equals attention over the full sequence."""
-    attention, length = attention_with(name, seed=seed), sum(steps)
+    attention, length = attention_with(name, kv_heads, seed=seed), sum(steps)
     x, cache, past = random(2, length, 32, seed=seed), KeyValueCache(), 0
     whole = attention(x, causal=True, need_probabilities=True)
     for step in steps:
-        part = attention(x[:, past : past + step], causal=True, cache=cache)
-        close(part.output, whole.output[:, past : past + step])
-        past += step
+        held, end = KeyValueCache(), past + step
+        if past:
+            held.append(*cache.held())
+        for into, ask in ((held, False), (cache, True)):  # asking must leave the output alone
+            part = attention(x[:, past:end], causal=True, cache=into, need_probabilities=ask)
+            close(part.output, whole.output[:, past:end])
+        close(part.probabilities, whole.probabilities[:, :, past:end, :end])
+        past = end
 
 
 @torch.no_grad()
@@ -99,11 +176,6 @@ def check_beams(name: str) -> None:
         prefixes = torch.cat((held, words(2, 3, seed=step + 2)[..., None]), -1)
 
 
-def check_padding(name: str, atol: float = 1e-6) -> None:
-    """A padded sentence equals the sentence alone, on both sides."""
-    check_padding_of(transformer(name), atol)
-
-
 @torch.no_grad()
 def check_padding_of(model: Transformer, atol: float = 1e-6) -> None:
     """A padded sentence equals the sentence alone, on both sides; padding has no attention."""
@@ -124,7 +196,7 @@ def check_transformer(name: str) -> None:
     """A transformer's result does not depend on how it decodes and is padded."""
     check_decoding(name)
     check_beams(name)
-    check_padding(name)
+    check_padding_of(transformer(name))
 
 
 @torch.no_grad()
