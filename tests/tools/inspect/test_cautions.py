@@ -34,6 +34,7 @@ LLAMA = PUBLISHED["llama-3-8b"]
 #: A stable id, a config with the fault, and what its cause or way out says.
 FAULTS = [
     ("theta-default", changed("llama-3-8b", {"rope_theta": GONE}), ["10,000 is the default"]),
+    ("theta-default", changed("llama-3-8b", {"rope_theta": None}), ["10,000 is the default"]),
     ("converted-weights", {**LLAMA, "rope_pairing": "interleaved"},
      ["converted to interleaved", "ropewalk convert --to half"]),
     ("indexer-pairing", changed("deepseek-v3", {"model_type": "deepseek_v32"}),

@@ -6,6 +6,7 @@ trusted, or if a long vocabulary is read entry by entry.
 
 import math
 import struct
+import sys
 import time
 from contextlib import suppress
 
@@ -115,9 +116,8 @@ def test_llama3s_rule_is_a_tensor_of_factors(tmp_path):
     rope = rw.tools.inspect(path).kinds[0].rope
     assert rope.wavelengths == pytest.approx(config.wavelengths, rel=1e-6)
     assert rope.rule == "FrequencyFactors"
-    write_gguf(
-        path, tensors={"rope_freqs.weight": factors}, **sizes, context_length=131072, block_count=32
-    )
+    sizes |= {"context_length": 131072, "block_count": 32}
+    write_gguf(path, tensors={"rope_freqs.weight": factors}, **sizes)
     found = rw.tools.compare_ropes(path, PUBLISHED["llama-3.1-8b-instruct"])
     assert found.same  # the weights are permuted to the pairing
     assert "the pairing is not compared" in found.notes[-1]
@@ -165,6 +165,7 @@ def test_what_a_file_leaves_out_is_a_warning(report_of):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"architecture": "mamba"}, r"'mamba' has no rope in llama\.cpp"),
         ({"rope.freq_base": "x"}, "llama.rope.freq_base must be a number, got 'x'"),
         ({"rope.dimension_count": 63}, "rotary_dim must be even"),
         ({"rope.dimension_count": 2**31}, "rotary_dim must be at most head_dim=64"),
@@ -178,11 +179,6 @@ def test_what_a_file_leaves_out_is_a_warning(report_of):
 def test_wrong_metadata_is_an_error_that_names_the_key(report_of, fields, message):
     with pytest.raises(ValueError, match=message):
         report_of(**fields)
-
-
-def test_a_model_without_rope_is_an_error(report_of):
-    with pytest.raises(ValueError, match=r"'mamba' has no rope in llama\.cpp"):
-        report_of("mamba")
 
 
 def test_a_long_vocabulary_takes_no_time(tmp_path, monkeypatch):
@@ -216,16 +212,12 @@ def entry(kind, value, key=b"k"):
         (header(entries=1, body=entry(9, struct.pack("<IQ", 9, 1) + b"x" * 8)), "list of lists"),
         (header(entries=1, body=entry(77, b"x" * 8)), "type 77, which is not known"),
         (header(entries=1, body=entry(4, b"xxxx")), "general.architecture must name"),
-        (
-            header(tensors=1, body=struct.pack("<QcIQIQ", 1, b"t", 1, 2**60, 0, 0)),
-            "it is truncated: its tensors take",
-        ),
-        (
-            header(tensors=1, body=struct.pack("<QcI", 1, b"t", 2**31) + b"x" * 16),
-            "a tensor has 2,147,483,648 axes",
-        ),
+        (header(tensors=1, body=struct.pack("<QcIQIQ", 1, b"t", 1, 2**60, 0, 0)),
+         "it is truncated: its tensors take"),
+        (header(tensors=1, body=struct.pack("<QcI", 1, b"t", 2**31) + b"x" * 16),
+         "a tensor has 2,147,483,648 axes"),
     ],
-)
+)  # fmt: skip
 def test_a_hostile_header_is_an_error_in_bounded_time(tmp_path, content, message):
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
@@ -237,7 +229,7 @@ def test_a_hostile_header_is_an_error_in_bounded_time(tmp_path, content, message
     assert "\n" not in str(error.value)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 400), value=st.integers(0, 255), cut=st.booleans())
 def test_any_damage_is_read_or_named(tmp_path, at, value, cut):
     """A file cut anywhere, or with any byte changed, has a report or a ValueError."""
@@ -260,8 +252,12 @@ def test_a_truncated_file_says_so(tmp_path):
         rw.tools.inspect(path)
 
 
+def test_a_context_of_zero_is_none(report_of):
+    assert report_of(context_length=0).max_length is None
+
+
 def test_without_gguf_the_error_names_the_extra(tmp_path, monkeypatch):
     path = write_gguf(tmp_path / "model.gguf")
-    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
+    monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(ValueError, match=r"pip install 'ropewalk\[gguf\]'"):
         rw.tools.inspect(path)

@@ -120,7 +120,7 @@ def inspect_gguf(path: Path, name: str, pairing: str | None = None) -> ModelRepo
 def _report(
     values: GgufValues, tensors: Mapping[str, list[float]], name: str, pairing: str | None
 ) -> ModelReport:
-    architecture, longest = values.architecture, values.integer("context_length")
+    architecture, longest = values.architecture, values.integer("context_length") or None
     count = values.integer("block_count") or 0
     if count > MOST_LAYERS:
         raise ValueError(
