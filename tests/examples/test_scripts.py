@@ -5,10 +5,8 @@ behind, or prints numbers that contradict what its docstring says.
 """
 
 import ast
-import os
 import re
-import subprocess
-import sys
+import runpy
 
 import pytest
 from scripts import ROOT
@@ -27,21 +25,15 @@ NUMBER = r"(-?\d[\d,]*\.?\d*(?:e[-+]\d+)?)"
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, monkeypatch, capfd):
     """Return a function that runs a script in an empty folder and returns what it prints."""
 
     def run_script(name: str) -> str:
-        ran = subprocess.run(
-            [sys.executable, str(FOLDER / f"{name}.py")],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8"},
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        monkeypatch.chdir(tmp_path)
+        capfd.readouterr()
+        runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
         assert list(tmp_path.iterdir()) == []
-        return ran.stdout
+        return capfd.readouterr().out
 
     return run_script
 

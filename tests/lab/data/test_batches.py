@@ -1,18 +1,21 @@
 """Batches: padding and an epoch's plan.
 
-These fail when a row is lost, doubled or cut, when a batch outgrows its budget, and when an epoch's
-order depends on more than seed and epoch.
+These fail when a row is lost, doubled or cut, when a batch outgrows its budget, when an epoch's
+order depends on more than seed and epoch, and when it is not that of plain lists, for a split in
+memory or in a store.
 """
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentences import TEXT
 
+from ropewalk.lab.data import store
 from ropewalk.lab.data.batches import (
     EncodedSplit,
     even_batches,
+    gather_batches,
     in_order,
     make_batch,
     pad,
@@ -20,7 +23,7 @@ from ropewalk.lab.data.batches import (
     read_splits,
     write_splits,
 )
-from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
+from ropewalk.lab.tokens import BOS, EOS, PAD
 
 ids = st.lists(st.integers(4, 99), max_size=12)
 splits = st.lists(st.tuples(ids, ids), min_size=1, max_size=30).map(
@@ -32,6 +35,7 @@ def lengths(split: EncodedSplit, rows: list[int]) -> list[int]:
     return [max(len(split.source[i]), len(split.target[i])) + 1 for i in rows]
 
 
+@settings(max_examples=30)
 @given(splits, st.integers(1, 60), st.integers(-3, 3), st.integers(0, 5))
 def test_an_epoch_has_every_row_once_within_the_budget(split, tokens, seed, epoch):
     batches = plan_epoch(split, tokens=tokens, sentences=None, seed=seed, epoch=epoch)
@@ -44,12 +48,51 @@ def test_an_epoch_has_every_row_once_within_the_budget(split, tokens, seed, epoc
         assert size == max(lengths(split, rows))
 
 
-@given(splits, st.integers(1, 8), st.integers(0, 5))
-def test_an_epoch_can_count_sentences_instead(split, sentences, epoch):
-    batches = plan_epoch(split, tokens=1, sentences=sentences, seed=1, epoch=epoch)
-    assert sorted(i for rows in batches for i in rows) == list(range(len(split)))
-    assert all(len(rows) == sentences for rows in batches[:-1])
-    assert 1 <= len(batches[-1]) <= sentences
+def listed_plan(split, *, tokens, sentences, seed, epoch):
+    """An epoch's plan, written with lists alone."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    order = torch.randperm(len(split), generator=generator).tolist()
+    if sentences is not None:
+        return [order[i : i + sentences] for i in range(0, len(order), sentences)]
+    sizes = [max(len(s), len(t)) + 1 for s, t in zip(split.source, split.target, strict=True)]
+    order.sort(key=lambda i: (sizes[i], len(split.target[i])))
+    return listed_batches(order, sizes, tokens, generator)
+
+
+def listed_batches(order, sizes, tokens, generator):
+    batches = [[]]
+    for i in order:
+        if batches[-1] and (len(batches[-1]) + 1) * sizes[i] > tokens:
+            batches.append([])
+        batches[-1].append(i)
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+@settings(max_examples=50)
+@given(
+    splits,
+    st.integers(1, 90),
+    st.one_of(st.none(), st.integers(1, 9)),
+    st.integers(0, 3),
+    st.integers(0, 5),
+)
+def test_the_order_is_that_of_lists(split, tokens, sentences, seed, epoch):
+    wanted = {"tokens": tokens, "sentences": sentences, "seed": seed, "epoch": epoch}
+    plan = plan_epoch(split, **wanted)
+    assert list(plan) == listed_plan(split, **wanted)
+    assert plan[1:3] == list(plan)[1:3]
+    assert all(type(row) is int for rows in plan for row in rows)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=80), st.integers(1, 400))
+def test_gathered_batches_are_those_of_lists(sizes, tokens):
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i])
+    gathered, listed = (
+        gather(order, sizes, tokens, torch.Generator().manual_seed(5))
+        for gather in (gather_batches, listed_batches)
+    )
+    assert list(gathered) == listed
 
 
 @pytest.mark.parametrize("sentences", [None, 10])
@@ -82,6 +125,7 @@ def test_batches_hold_rows_of_like_length_that_chance_picks():
     assert len(members[0] & members[1]) < len(members[0]) / 2
 
 
+@settings(max_examples=30)
 @given(splits, st.integers(1, 60))
 def test_rows_in_order_are_all_there_within_the_budget(split, tokens):
     batches = list(in_order(split, tokens=tokens))
@@ -93,6 +137,7 @@ def test_rows_in_order_are_all_there_within_the_budget(split, tokens):
         assert len(rows) == 1 or len(rows) * max(lengths(split, rows)) <= tokens
 
 
+@settings(max_examples=30)
 @given(splits, st.integers(1, 60))
 def test_even_batches_are_as_small_as_so_many_can_be(split, tokens):
     """Fails if a row is lost, a batch is too large, or a smaller size had been possible."""
@@ -111,6 +156,7 @@ def test_even_batches_are_as_small_as_so_many_can_be(split, tokens):
         assert len(list(in_order(split, tokens=largest - 1))) > most
 
 
+@settings(max_examples=30)
 @given(splits)
 def test_a_batch_holds_its_pairs_with_their_marks(split):
     batch = make_batch(split, range(len(split)))
@@ -134,14 +180,29 @@ def test_padding_comes_last():
     assert pad([[5], [6, 7, 8], []]).tolist() == [[5, 0, 0], [6, 7, 8], [0, 0, 0]]
 
 
+@settings(max_examples=10)
 @given(splits, splits)
-@settings(max_examples=20)
 def test_splits_come_back_from_their_file(tmp_path_factory, train, test):
     path = tmp_path_factory.mktemp("splits") / "splits.safetensors"
     write_splits(path, {"train": train, "test": test})
     assert read_splits(path) == {"train": train, "test": test}
 
 
-@pytest.fixture(scope="module")
-def tokens() -> Tokens:
-    return Tokens.train(TEXT, 200)
+def test_a_store_has_the_same_plan_and_batches_as_a_split_in_memory(tmp_path):
+    draw = np.random.default_rng(0)
+    rows = [draw.integers(4, 99, size).tolist() for size in draw.integers(1, 20, 400)]
+    split = EncodedSplit(rows[::2], rows[1::2])
+    for number in range(4):
+        some = rows[number * 100 : number * 100 + 100]
+        lengths = np.array([len(row) for row in some], np.uint32).reshape(-1, 2)
+        arrays = {"ids": np.array([i for row in some for i in row], np.uint16), "lengths": lengths}
+        store.write_part(tmp_path, number, arrays, {})
+    store.write_index(tmp_path, 4, {})
+    mapped = store.MappedSplit(tmp_path)
+    for epoch in range(3):
+        wanted = {"tokens": 64, "sentences": None, "seed": 2, "epoch": epoch}
+        plan = plan_epoch(mapped, **wanted)
+        assert plan == plan_epoch(split, **wanted)
+        for batch in plan:
+            one, other = make_batch(mapped, batch), make_batch(split, batch)
+            assert all(torch.equal(vars(one)[name], vars(other)[name]) for name in vars(one))

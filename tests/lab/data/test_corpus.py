@@ -59,7 +59,7 @@ def folder(tmp_path) -> Path:
     return folder
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rows=pairs, compressed=st.booleans(), end=st.sampled_from(["\n", "\r\n"]))
 def test_a_folder_reads_back_what_was_written(tmp_path_factory, rows, compressed, end):
     folder = tmp_path_factory.mktemp("corpus")
@@ -72,7 +72,7 @@ def test_a_folder_reads_back_what_was_written(tmp_path_factory, rows, compressed
     assert corpus.splits["validation"] == tuple(rows)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(rows=pairs)
 def test_jsonl_reads_back_what_was_written(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("corpus")
@@ -85,13 +85,8 @@ def test_jsonl_reads_back_what_was_written(tmp_path_factory, rows):
 
 
 def test_a_folder_with_every_kind_of_split(tmp_path):
-    for name, ending in [
-        ("train", ""),
-        ("valid", ".gz"),
-        ("long", ""),
-        ("test_b", ".gz"),
-        ("test_a", ""),
-    ]:
+    endings = {"train": "", "valid": ".gz", "long": "", "test_b": ".gz", "test_a": ""}
+    for name, ending in endings.items():
         write_split(tmp_path, name, [(f"{name} de", f"{name} en")], ending)
     (tmp_path / "README.md").write_text("not a side")
     corpus = load_corpus(str(tmp_path), source="en", target="de")
@@ -103,14 +98,8 @@ def test_a_folder_with_every_kind_of_split(tmp_path):
 
 def test_a_byte_order_mark_and_a_missing_last_line_end_are_no_text(folder):
     (folder / "train.de").write_bytes("\ufeffeins\nzwei".encode())
-    (folder / "train.en").write_bytes(b"one\ntwo")
+    (folder / "train.en").write_bytes(gzip.compress(b"one\ntwo"))  # needs no ending .gz
     assert load_corpus(str(folder)).splits["train"] == (("eins", "one"), ("zwei", "two"))
-
-
-def test_a_gzipped_file_needs_no_ending(folder):
-    data = (folder / "train.de").read_bytes()
-    (folder / "train.de").write_bytes(gzip.compress(data))
-    assert load_corpus(str(folder)).splits["train"] == tuple(numbered(6))
 
 
 def test_lines_empty_on_both_sides_are_left_out_and_told(folder):
@@ -238,88 +227,75 @@ def test_an_unknown_name_is_told_the_nearest(tmp_path, monkeypatch):
     assert f"(and no folder {tmp_path / 'none'})" in message(tmp_path / "none" / "here")
 
 
-def test_a_missing_file_is_told_the_nearest(folder):
-    text = message(f"{folder / 'trian.de'},{folder / 'train.en'}")
-    assert text == f"there is no file {folder / 'trian.de'} (nearest: {folder / 'train.de'})"
-
-
-def test_one_file_or_three_are_no_corpus(folder):
-    assert "is one file, but a corpus needs both sides" in message(folder / "train.de")
-    assert message("a,b,c") == "data must be two files, SOURCE_FILE,TARGET_FILE, got 'a,b,c'"
-    assert "got 'a,'" in message("a,")
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("HERE/trian.de,HERE/train.en", "there is no file HERE/trian.de (nearest: HERE/train.de)"),
+        ("HERE,HERE/train.en", "HERE cannot be read: Is a directory"),
+        ("HERE/train.de", "HERE/train.de is one file, but a corpus needs both sides"),
+        ("a,b,c", "data must be two files, SOURCE_FILE,TARGET_FILE, got 'a,b,c'"),
+        ("a,", "data must be two files, SOURCE_FILE,TARGET_FILE, got 'a,'"),
+        ("a\0b", "data must name files, got 'a\\x00b' with a NUL character"),
+    ],
+)
+def test_what_names_no_corpus(folder, data, expected):
+    text = message(data.replace("HERE", str(folder)))
+    assert text.startswith(expected.replace("HERE", str(folder)))
 
 
 def test_source_and_target_must_differ(folder):
     text = message(folder, source="de", target="de")
     assert text == "source and target must be two languages, got 'de' for both"
-
-
-def test_a_folder_without_training_or_validation(folder):
-    for side in ("de", "en"):
-        (folder / f"val.{side}").unlink()
-    assert message(folder) == (
-        f"{folder} has no validation split: expected validation|valid|val|dev.de and .en (plain or "
-        ".gz), or .jsonl, .csv or .tsv; the folder contains test.de, test.en, train.de, train.en"
-    )
-    (folder / "train.de").unlink()
-    (folder / "train.en").unlink()
-    assert "has no train split: expected train.de and .en" in message(folder)
-
-
-def test_a_folder_in_another_language(folder):
     assert message(folder, source="cs").startswith(
         f"{folder / 'test.en'} has no other side: expected test.cs"
     )
 
 
+#: Content of files that are added or, if None, removed; and the whole message or its beginning.
+FOLDERS = [
+    (
+        {"val.de": None, "val.en": None},
+        "HERE has no validation split: expected validation|valid|val|dev.de and .en (plain or "
+        ".gz), or .jsonl, .csv or .tsv; the folder contains test.de, test.en, train.de, train.en",
+    ),
+    ({"train.de": None, "train.en": None}, "HERE has no train split: expected train.de and .en"),
+    (
+        {"test.en": None},
+        "HERE/test.de has no other side: expected test.en (plain or .gz) next to it",
+    ),
+    (
+        {"train.de.gz": b""},
+        "HERE: more than one file could be the train split: train.de, train.de.gz",
+    ),
+    ({"train.jsonl": b"{}"}, "HERE: more than one file could be the train split"),
+    ({"dev.de": b"a", "dev.en": b"b"}, "HERE has more than one validation split: val, dev"),
+    (
+        {"train.de": "".join(f"Satz {i}\n" for i in range(1, 9)).encode()},
+        "the two sides differ in length: HERE/train.de has 8 lines and HERE/train.en has 6; line 7 "
+        "of HERE/train.de is the first without a counterpart: 'Satz 7'",
+    ),
+    ({"test.de": b"full\n\t \n"}, "HERE/test.de, line 2 is empty, but its counterpart in HERE/t"),
+    ({"test.en": b"full\n\t \n"}, "HERE/test.en, line 2 is empty, but its counterpart in HERE/t"),
+    (
+        {"train.de": "gr\xfc\xdfe".encode() + b"\nM\xfcnchen\n"},
+        "HERE/train.de, line 2 is not UTF-8: byte 0xfc at offset 9",
+    ),
+    (
+        {"test.de": b"", "test.en": b""},
+        "HERE/test.de is empty: the test split has no sentence pairs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "expected"), FOLDERS)
+def test_a_wrong_folder_is_named_with_its_mistake(folder, files, expected):
+    for name, content in files.items():
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+    assert message(folder).startswith(expected.replace("HERE", str(folder)))
+
+
 def test_an_empty_folder(tmp_path):
     assert message(tmp_path).endswith("the folder contains nothing")
-
-
-def test_one_side_without_the_other(folder):
-    (folder / "test.en").unlink()
-    assert message(folder) == (
-        f"{folder / 'test.de'} has no other side: expected test.en (plain or .gz) next to it"
-    )
-
-
-def test_two_files_for_one_side(folder):
-    write(folder / "train.de.gz", ["x"])
-    assert "more than one file could be the train split: train.de, train.de.gz" in message(folder)
-
-
-def test_two_forms_of_one_split(folder):
-    write(folder / "train.jsonl", ["{}"])
-    assert "more than one file could be the train split" in message(folder)
-
-
-def test_two_validation_splits(folder):
-    write_split(folder, "dev", numbered(1))
-    assert message(folder) == f"{folder} has more than one validation split: val, dev"
-
-
-def test_sides_of_different_length_name_the_first_line_without_a_partner(folder):
-    write(folder / "train.de", [f"Satz {i}" for i in range(1, 9)])
-    assert message(folder) == (
-        f"the two sides differ in length: {folder / 'train.de'} has 8 lines and "
-        f"{folder / 'train.en'} has 6; line 7 of {folder / 'train.de'} is the first without a "
-        "counterpart: 'Satz 7'"
-    )
-
-
-@pytest.mark.parametrize("empty", ["de", "en"])
-def test_a_line_empty_on_one_side_is_named(folder, empty):
-    path = folder / f"test.{empty}"
-    write(path, ["full", "\t "])
-    text = message(folder)
-    assert text.startswith(f"{path}, line 2 is empty, but its counterpart in {folder}")
-    assert "misaligned" in text
-
-
-def test_bytes_that_are_not_utf8_are_named_by_line_and_offset(folder):
-    (folder / "train.de").write_bytes("gr\xfc\xdfe".encode() + b"\nM\xfcnchen\n")
-    text = message(folder)
-    assert text.startswith(f"{folder / 'train.de'}, line 2 is not UTF-8: byte 0xfc at offset 9")
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"plain text\n"])
@@ -335,15 +311,6 @@ def test_damage_inside_a_gzip_file_is_named(folder):
     data[len(data) // 2] ^= 0xFF
     (folder / "train.de").write_bytes(bytes(data))
     assert "train.de is not a complete gzip file: " in message(folder)
-
-
-def test_a_folder_in_place_of_a_file(folder):
-    assert message(f"{folder},{folder / 'train.en'}") == f"{folder} cannot be read: Is a directory"
-
-
-def test_empty_files_are_named(folder):
-    write_split(folder, "test", [])
-    assert message(folder) == f"{folder / 'test.de'} is empty: the test split has no sentence pairs"
 
 
 def test_too_few_sentences_to_split(tmp_path):
@@ -427,11 +394,7 @@ def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
         ("train.jsonl", ['{"de": "\\ud800", "en": "a"}'], "line 1 has a surrogate"),
         ("train.jsonl", ['{"de": "a\\u0000", "en": "a"}'], "line 1 has a NUL character"),
         ("train.jsonl", ["1" * 5000], "line 1 is not JSON: it has an integer of too many"),
-        (
-            "train.jsonl",
-            ["[" * 90_000],
-            "line 1 is not JSON: its lists and objects are nested too deep",
-        ),
+        ("train.jsonl", ["[" * 90_000], "line 1 is not JSON: its lists and objects are nested too"),
         ("train.jsonl", [json.dumps({"k" * 5000: 1})], "has no text in field 'de'; it has 'kkk"),
     ],
 )
@@ -447,9 +410,10 @@ def test_hostile_lines_are_named(tmp_path, name, lines, said):
 
 
 def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
-    """Fails if 40 MB of one letter are unpacked completely; the smallest bound allows 1 MB."""
+    """Fails if 3 MB of one letter are unpacked completely; the smallest bound allows 1 MB."""
+    packed = gzip.compress(b"x\n" * 1_500_000, 6)
     for language in ("de", "en"):
-        (folder / f"train.{language}").write_bytes(gzip.compress(b"x\n" * 20_000_000))
+        (folder / f"train.{language}").write_bytes(packed)
     assert "unpacks to more than" in message(folder)
 
 
@@ -470,10 +434,6 @@ def test_a_pipe_is_refused_and_not_waited_for(folder):
     (folder / "train.de").unlink()
     os.mkfifo(folder / "train.de")
     assert "not a regular file" in message(f"{folder / 'train.de'},{folder / 'train.en'}")
-
-
-def test_a_nul_in_the_name_of_a_corpus():
-    assert "with a NUL character" in message("a\0b")
 
 
 def test_the_endings_of_two_files_say_their_languages(tmp_path):

@@ -5,6 +5,8 @@ outputs and the log-probabilities of its cached decoding are compared with ropew
 fail if an encoding is exported that the engine cannot compute, or refused without its reason.
 """
 
+import operator
+
 import numpy as np
 import pytest
 import torch
@@ -73,73 +75,43 @@ def test_every_encoding_is_exported_or_refused():
     assert set(REGISTRY) <= named
 
 
-@pytest.mark.parametrize("encoding", EXPORTED)
-def test_greedy_outputs_are_identical(encoding, tmp_path):
-    model = random_model(encoding)
-    found = compare(model, exported(model, tmp_path / "out"), random_sources(12, longest=24))
+def differences(spec, model, folder, count=6, longest=16):
+    return compare(model, write(spec, folder / "out"), random_sources(count, longest))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "fields"),
+    [
+        *((encoding, {}) for encoding in EXPORTED),
+        ("none", {"kv_heads": 1}),
+        ("rotary(rule=yarn,factor=4,original_length=16)", {"kv_heads": 2}),
+    ],
+)
+def test_greedy_outputs_are_identical(encoding, fields, tmp_path):
+    model = random_model(encoding, **fields)
+    found = differences(transformer_spec(model, PIECES), model, tmp_path)
     assert (found.tokens, found.log_probability < ROUNDING) == (0, True)
 
 
-@pytest.mark.parametrize("encoding", ["none", "rotary(rule=yarn,factor=4,original_length=16)"])
-@pytest.mark.parametrize("kv_heads", [1, 2])
-def test_shared_key_heads_are_exported(encoding, kv_heads, tmp_path):
-    model = random_model(encoding, kv_heads=kv_heads)
-    found = compare(model, exported(model, tmp_path / "out"), random_sources(6, longest=20))
-    assert (found.tokens, found.log_probability < ROUNDING) == (0, True)
+def of_layers(stack, field, change):
+    """Return a fault: a field of every layer's self-attention in a stack, changed."""
+
+    def fault(spec):
+        for layer in getattr(spec, stack).layer:
+            own = layer.self_attention
+            setattr(own, field, change(getattr(own, field)))
+
+    return fault
 
 
-def interleave(spec):
-    for layer in spec.decoder.layer:
-        layer.self_attention.rotary_interleave = not layer.self_attention.rotary_interleave
+def of_part(place, field, change):
+    """Return a fault: a field of a part of the specification, changed."""
 
+    def fault(spec):
+        part = operator.attrgetter(place)(spec)
+        setattr(part, field, change(getattr(part, field)))
 
-def base(spec):
-    for layer in spec.encoder.layer:
-        layer.self_attention.rotary_base = np.float32(9_000)
-
-
-def reversed_slopes(spec):
-    for layer in spec.encoder.layer:
-        bias = layer.self_attention.relative_attention_bias
-        layer.self_attention.relative_attention_bias = bias.flip(1).contiguous()
-
-
-def scaled_slopes(spec):
-    spec.decoder.scale_alibi = True
-
-
-def other_scale(spec):
-    for layer in spec.decoder.layer:
-        layer.self_attention.queries_scale = np.float32(0.25)
-
-
-def other_direction(spec):
-    for layer in spec.encoder.layer:
-        bias = layer.self_attention.relative_attention_bias
-        layer.self_attention.relative_attention_bias = torch.cat(bias.chunk(2)[::-1])
-
-
-def other_keys(spec):
-    for layer in spec.encoder.layer:
-        keys = layer.self_attention.relative_position_keys
-        layer.self_attention.relative_position_keys = keys.flip(0).contiguous()
-
-
-def one_position_later(spec):
-    table = spec.decoder.position_encodings.encodings
-    spec.decoder.position_encodings.encodings = table.roll(-1, 0)
-
-
-def other_epsilon(spec):
-    spec.config.layer_norm_epsilon = 1e-2
-
-
-def no_scale(spec):
-    spec.encoder.scale_embeddings = False
-
-
-def no_end_mark(spec):
-    spec.config.add_source_eos = False
+    return fault
 
 
 def values_first(spec):
@@ -147,30 +119,33 @@ def values_first(spec):
     linear.weight = torch.cat(linear.weight.chunk(2)[::-1])
 
 
-@pytest.mark.parametrize(
-    ("encoding", "fault"),
-    [
-        ("rotary", interleave),
-        ("rotary", base),
-        ("rotary(rotary_dim=6)", interleave),
-        ("alibi", reversed_slopes),
-        ("alibi", scaled_slopes),
-        ("alibi", other_scale),
-        ("t5", other_direction),
-        ("shaw", other_keys),
-        ("sinusoidal", one_position_later),
-        ("sinusoidal", other_epsilon),
-        ("sinusoidal", no_scale),
-        ("sinusoidal", no_end_mark),
-        ("sinusoidal", values_first),
-    ],
-)
+FAULTS = [
+    ("rotary", of_layers("decoder", "rotary_interleave", operator.not_)),
+    ("rotary", of_layers("encoder", "rotary_base", lambda _: np.float32(9_000))),
+    ("rotary(rotary_dim=6)", of_layers("decoder", "rotary_interleave", operator.not_)),
+    ("alibi", of_layers("encoder", "relative_attention_bias", lambda b: b.flip(1).contiguous())),
+    ("alibi", of_part("decoder", "scale_alibi", lambda _: True)),
+    ("alibi", of_layers("decoder", "queries_scale", lambda _: np.float32(0.25))),
+    (
+        "t5",
+        of_layers("encoder", "relative_attention_bias", lambda b: torch.cat(b.chunk(2)[::-1])),
+    ),
+    ("shaw", of_layers("encoder", "relative_position_keys", lambda k: k.flip(0).contiguous())),
+    ("sinusoidal", of_part("decoder.position_encodings", "encodings", lambda t: t.roll(-1, 0))),
+    ("sinusoidal", of_part("config", "layer_norm_epsilon", lambda _: 1e-2)),
+    ("sinusoidal", of_part("encoder", "scale_embeddings", lambda _: False)),
+    ("sinusoidal", of_part("config", "add_source_eos", lambda _: False)),
+    ("sinusoidal", values_first),
+]
+
+
+@pytest.mark.parametrize(("encoding", "fault"), FAULTS)
 def test_a_wrong_field_is_noticed(encoding, fault, tmp_path):
     """Otherwise the tests above prove nothing."""
     model = random_model(encoding)
     spec = transformer_spec(model, PIECES)
     fault(spec)
-    found = compare(model, write(spec, tmp_path / "out"), random_sources(12, longest=24))
+    found = differences(spec, model, tmp_path, count=12, longest=24)
     assert found.log_probability > 100 * ROUNDING
     assert found.tokens > 0
 

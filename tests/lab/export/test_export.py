@@ -21,7 +21,7 @@ from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.translator import Translator, translate_ids
 from ropewalk.lab.export import export as module
 from ropewalk.lab.export.export import export
-from ropewalk.lab.running import compare as comparison
+from ropewalk.lab.running.run_folder import prepare
 
 LINES = ["Der a sieht u.", "Der f sieht z z z.", "a", "Der"]
 
@@ -37,11 +37,10 @@ def runs(tmp_path_factory):
             (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
     encodings = ("rotary", "learned(max_positions=24)", "fire")
     config = translation_config(data=str(folder), encodings=encodings, seeds=(1,), vocabulary=60)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_cells", run_cells_here)
-        comparison.compare(config, folder / "run", jobs=1)
-        other = config_of("copy", encodings=("rotary",), seeds=(1,))
-        comparison.compare(other, folder / "copy", jobs=1)
+    other = config_of("copy", encodings=("rotary",), seeds=(1,))
+    for name, each in (("run", config), ("copy", other)):
+        prepare(each, folder / name)
+        run_cells_here(each, folder / name, 1, None)
     return folder
 
 
