@@ -24,17 +24,6 @@ from ropewalk.rotary.config.model_types import (
 )
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 
-KEYS = """
-    alibi attention_head_dim attn_scale compress_ratios compress_rope_theta factor floor_scale
-    full_attn_idxs global_head_dim head_dim hidden_size index_head_dim index_topk_freq
-    index_topk_pattern indexer_types kv_channels layer_rope_theta layer_types long_factor
-    max_position_embeddings model_type mrope_section no_rope_layer_interval no_rope_layers
-    num_attention_heads num_hidden_layers original_max_position_embeddings partial_rotary_factor
-    per_layer_config position_embedding_type qk_nope_head_dim qk_rope_head_dim rope_interleave
-    rope_local_base_freq rope_parameters rope_ratio rope_scaling rope_scaling_layers rope_theta
-    rope_type rotary_dim rotary_emb_base rotary_pct short_factor sliding_window_pattern text_config
-    truncate type vision_config
-""".split()  # noqa: SIM905
 TYPES = [*CONVENTIONS, *MULTIMODAL_MODELS, *UNSUPPORTED, *WITHOUT_ROPE]
 
 
@@ -110,13 +99,17 @@ def mutated(rng: random.Random, *, text: bool = True) -> Mutation:
 
 
 def _sections(path: str, section: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    inner = [
-        found
-        for key, value in section.items()
-        if isinstance(value, dict) and len(value) < 1_000 and len(path) < 60
-        for found in _sections(f"{path}{key}.", value)
-    ]
-    return [(path, section), *inner]
+    sections = [(path, section)]
+    for key, value in section.items():
+        if isinstance(value, dict) and len(value) < 1_000 and len(path) < 60:
+            sections += _sections(f"{path}{key}.", value)
+    return sections
+
+
+KEYS = sorted({key for config in PUBLISHED.values() for _, section in _sections("", config)
+               for key in section})  # fmt: skip
+KEYS += ["full_attn_idxs", "index_topk_freq", "index_topk_pattern", "indexer_types"]
+KEYS += ["layer_rope_theta", "per_layer_config", "rope_interleave", "rope_scaling_layers"]
 
 
 def _changed_text(rng: random.Random, config: dict[str, Any]) -> bytes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from ropewalk.rotary.config.conventions import RopeConventions
@@ -235,6 +236,11 @@ def rotary_spec(spec: Mapping[str, Any]) -> RotarySpec:
     )
 
 
+@cache
+def _spec_of(vector: CatalogueVector) -> RotarySpec:
+    return rotary_spec(vector.spec)
+
+
 def rotary_part(rope: RotarySpec) -> RotaryPart:
     """Return which dimensions of a head rotate: all, the first ones or the last ones."""
     if rope.rotary_dim == rope.head_dim:
@@ -253,7 +259,7 @@ def vectors_of(
     same = ("reverse", "continuous")
 
     def fits(vector: CatalogueVector) -> bool:
-        spec = rotary_spec(vector.spec)
+        spec = _spec_of(vector)
         return (
             (spec.pairing, spec.write_pairing) == (rope.pairing, rope.write_pairing)
             and rotary_part(spec) in parts

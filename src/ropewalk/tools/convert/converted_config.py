@@ -177,17 +177,13 @@ def _check_written(
 
 
 def _heads(settings: Mapping[str, Any], layout: Layout) -> Heads:
-    for key in HEAD_COUNT_KEYS:
-        if settings.get(key) is not None:
-            heads = positive_int(settings, key, most=MOST_HEADS)
-            kv_heads = layout.key_heads(settings, heads)
-            if heads % kv_heads:
-                raise ValueError(
-                    f"the number of heads must be a multiple of that of keys, got {heads} and "
-                    f"{kv_heads}"
-                )
-            return Heads(heads, kv_heads)
-    raise ValueError(f"{HEAD_COUNT_KEYS[0]} must be given in config.json, got none")
+    heads = positive_int(settings, *HEAD_COUNT_KEYS, most=MOST_HEADS)
+    kv_heads = layout.key_heads(settings, heads)
+    if heads % kv_heads:
+        raise ValueError(
+            f"the number of heads must be a multiple of that of keys, got {heads} and {kv_heads}"
+        )
+    return Heads(heads, kv_heads)
 
 
 def _drafts(settings: Mapping[str, Any], layers: tuple[LayerSpec, ...], layout: Layout) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from typing import Any
 
@@ -273,7 +273,7 @@ def as_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-ID = "engine-ignores-field"
+_ignores = partial(Caution, "engine-ignores-field")
 #: Model types whose builder in ONNX Runtime GenAI knows Llama 3's rule, and ignores all others.
 GENAI_LLAMA = ("llama", "nemotron", "smollm3")
 EARLIER_FORM = 'for this engine, write the earlier form: ModelSpec.to_config("rope_scaling")'
@@ -291,8 +291,7 @@ def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iter
         is_today = rope.origins.get("scaling", "").split(".")[0] == "rope_parameters"
         lost = is_today and not section.get("rope_scaling")
         if rule is not None and lost:
-            yield Caution(
-                ID,
+            yield _ignores(
                 "TensorRT-LLM",
                 f"earlier versions of its RopeParams.from_config read rope_scaling, not "
                 f"rope_parameters, and ignore the rule {rope.rule}",
@@ -307,8 +306,7 @@ def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iter
     thetas = {rope.theta for rope in ropes}
     inside = section.get("rope_parameters") and section.get("rope_theta") is None
     if inside and thetas - {DEFAULT_THETA}:
-        yield Caution(
-            ID,
+        yield _ignores(
             "TensorRT-LLM",
             "earlier versions of its RopeParams.from_config read rope_theta next to rope_scaling, "
             "not inside rope_parameters, and then use 10,000",
@@ -324,8 +322,7 @@ def _tensorrt_yarn(rule: YaRN) -> Iterator[Caution]:
     if not rule.truncate:
         ignored.append("truncate (it rounds the band of blended pairs)")
     if ignored:
-        yield Caution(
-            ID,
+        yield _ignores(
             "TensorRT-LLM",
             f"it ignores {' and '.join(ignored)}",
             "compare its applied q and k with this model's at far positions before serving",
@@ -335,15 +332,13 @@ def _tensorrt_yarn(rule: YaRN) -> Iterator[Caution]:
 def _truncated(rule: YaRN, *, by_layer_type: bool) -> Iterator[Caution]:
     if rule.truncate:
         return
-    yield Caution(
-        ID,
+    yield _ignores(
         "llama.cpp",
         "it ignores truncate = false, and always rounds the band of blended pairs",
         "expect small differences of the blended pairs; no flag changes it",
     )
     if by_layer_type:
-        yield Caution(
-            ID,
+        yield _ignores(
             "transformers",
             "it ignores truncate inside the fields of a layer type, and rounds the band",
             "write the rope's fields once for all layers, if all have the same rope",
@@ -354,8 +349,7 @@ def _genai(
     rule: YaRN | Linear, model_type: object, written: list[Mapping[str, Any]]
 ) -> Iterator[Caution]:
     if model_type in GENAI_LLAMA:
-        yield Caution(
-            ID,
+        yield _ignores(
             "ONNX Runtime GenAI",
             f"its builder (version 0.18) knows only Llama 3's rule for model type {model_type}, "
             f"and silently ignores {type(rule).__name__}",
@@ -368,8 +362,7 @@ def _genai(
             if not any(key in fields for fields in written)
         ]
         if missing:
-            yield Caution(
-                ID,
+            yield _ignores(
                 "ONNX Runtime GenAI",
                 "its builder (version 0.18) computes YaRN with 0 in place of a beta_fast or "
                 "beta_slow that the config does not state, and earlier versions apply no rule "
