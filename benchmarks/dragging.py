@@ -22,7 +22,8 @@ from common import FOLDER, conditions, table
 from playwright.sync_api import sync_playwright
 
 from ropewalk.explorer.page_files import page_files
-from ropewalk.explorer.server import ANSWERS, listen, make_app
+from ropewalk.explorer.questions import ANSWERS
+from ropewalk.explorer.server import listen, make_app
 from ropewalk.files import write_json
 
 FRAME_MS = 1000 / 60

@@ -21,7 +21,8 @@ def _echo(question):
 def address():
     """The address of a running server, with a slash at its end."""
     from ropewalk.explorer.page_files import page_files
-    from ropewalk.explorer.server import ANSWERS, listen, make_app
+    from ropewalk.explorer.questions import ANSWERS
+    from ropewalk.explorer.server import listen, make_app
 
     listening = listen(None)
     server = uvicorn.Server(
@@ -44,27 +45,65 @@ def browser():
         yield started
 
 
-@pytest.fixture
-def visit(browser, address):
-    """Return a function that opens a link; console messages and other hosts are failures."""
-    heard, contexts = [], []
+@pytest.fixture(scope="module")
+def page(browser, address):
+    """The page, opened once for all tests that only evaluate its modules."""
+    opened = browser.new_page()
+    opened.goto(address)
+    yield opened
+    opened.close()
 
-    def open_page(link="", width=1400, **settings):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
-        contexts.append(context)
-        page = context.new_page()
+
+@pytest.fixture(scope="module")
+def watched(browser, address):
+    """Return a function that opens a page of its own, and what these pages say in the console."""
+    heard = []
+
+    def new_page(**settings):
+        page = browser.new_context(**settings).new_page()
         page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: heard.append(message.text))
         page.on("pageerror", lambda error: heard.append(str(error)))
         page.on(
             "request",
-            lambda asked: heard.append(asked.url) if not asked.url.startswith(address) else None,
+            lambda asked: (
+                None if asked.url.startswith((address, "about:")) else heard.append(asked.url)
+            ),
         )
+        return page
+
+    return new_page, heard
+
+
+@pytest.fixture(scope="module")
+def common(watched):
+    return watched[0]()
+
+
+@pytest.fixture
+def visit(common, watched, address):
+    """Return a function that opens a link; console messages and other hosts are failures.
+
+    Links are opened anew in one page, those with settings in pages of their own.
+    """
+    new_page, heard = watched
+    common.goto("about:blank")  # what the page of another test still says does not count
+    heard.clear()
+    own = []
+
+    def open_page(link="", width=1400, **settings):
+        page = common
+        if settings:
+            page = new_page(**settings)
+            own.append(page)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto("about:blank")
         page.goto(address + link)
         page.wait_for_selector("h1")
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
+    common.unroute_all()
+    for page in own:
+        page.context.close()
     assert [text for text in heard if not text.startswith("data:")] == []

@@ -45,12 +45,16 @@ JUDGE = """async (answers) => {
 
 
 @pytest.fixture(scope="module")
-def answers():
-    return encodings_data()["encodings"]["answers"]
+def data():
+    return encodings_data()
 
 
-def test_every_encoding_is_there_and_the_data_stay_small():
-    data = encodings_data()
+@pytest.fixture(scope="module")
+def answers(data):
+    return data["encodings"]["answers"]
+
+
+def test_every_encoding_is_there_and_the_data_stay_small(data):
     assert list(data["encodings"]["answers"]) == list(REGISTRY)
     assert [each["name"] for each in names_answer({})["names"]] == list(REGISTRY)
     assert len(json.dumps(data, separators=(",", ":"), allow_nan=False)) < 1_500_000
@@ -131,7 +135,7 @@ def test_a_mistake_in_a_question_is_explained(asked, why):
         encoding_answer({"length": 32, "causal": True, **asked})
 
 
-def test_an_answer_leaves_the_random_numbers_of_the_process(answers):
+def test_an_answer_leaves_the_random_numbers_of_the_process():
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
     encoding_answer({"encoding": "learned", "length": 8, "causal": True})

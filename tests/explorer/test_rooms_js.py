@@ -53,14 +53,6 @@ OUTPUTS = """async ([spec, q, ks, vs, starts, rotated]) => {
 
 
 @pytest.fixture(scope="module")
-def page(browser, address):
-    opened = browser.new_page()
-    opened.goto(address)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
 def faulty():
     """The classes of the example, without their entries in the registry."""
     path = Path(__file__).parents[2] / "examples" / "faulty_rope.py"

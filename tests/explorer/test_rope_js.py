@@ -58,14 +58,6 @@ ROTATE = """async (cases) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def page(browser, address):
-    opened = browser.new_page()
-    opened.goto(address)
-    yield opened
-    opened.close()
-
-
 def of_library(size, theta, rule):
     """The library's frequencies and tables, or None if it refuses the rope."""
     length = FAR + 1 if rule is not None and rule.needs_length else None

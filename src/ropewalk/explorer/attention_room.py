@@ -226,7 +226,9 @@ def read_run(text: str) -> tuple[Path, Results, Facts]:
         raise ValueError(_without_maps(run))
     with naming(run / "attention.json"):
         stored = read_summary(run / "attention.json", "encodings", "sentences", "rule")
-        _check_stored(stored)
+        _check(list, stored["sentences"])
+        _check(str, stored["rule"], *(sentence["source"] for sentence in stored["sentences"]))
+        _check(list, *(of_encoding["sentences"] for of_encoding in stored["encodings"].values()))
     return run, results, stored
 
 
@@ -235,7 +237,7 @@ def maps_of(held: Facts, place: int, file: Path) -> dict[str, Any]:
     with naming(file):
         sites: dict[str, Any] = held["sentences"][place]
         for site in sites.values():
-            _lists(site["rows"], site["columns"], site["weights"], *site["weights"])
+            _check(list, site["rows"], site["columns"], site["weights"], *site["weights"])
         return sites
 
 
@@ -276,18 +278,6 @@ def _without_maps(run: Path) -> str:
     )
 
 
-def _check_stored(stored: Facts) -> None:
-    _lists(stored["sentences"])
-    _texts(stored["rule"], *(each["source"] for each in stored["sentences"]))
-    for held in stored["encodings"].values():
-        _lists(held["sentences"])
-
-
-def _texts(*values: object) -> None:
-    if not all(isinstance(each, str) for each in values):
-        raise TypeError("must be texts")
-
-
-def _lists(*values: object) -> None:
-    if not all(isinstance(each, list) for each in values):
-        raise TypeError("must be lists")
+def _check(kind: type, *values: object) -> None:
+    if not all(isinstance(value, kind) for value in values):
+        raise TypeError(f"must be of type {kind.__name__}")

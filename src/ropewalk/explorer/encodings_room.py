@@ -22,6 +22,7 @@ from ropewalk.figures import Picture, bias_by_distance, position_similarity, pos
 MOST_TEXT, MOST_POSITIONS, MOST_PARAMETERS = 200, 96, 5_000_000
 HEADS, HEAD_DIM = 4, 16
 DIGITS = 4  # of each number: more cannot be seen
+WITHIN = 1e-3  # of the largest value: what a drawing cannot show
 UNSEEN = 1e-5  # changes of scores that rounding explains
 LENGTH = 32  # positions in the exported page
 
@@ -129,7 +130,8 @@ def _change(encoding: Encoding, placement: Placement, length: int) -> Tensor:
     if site.attends:
         if not hasattr(site, "scores"):
             raise ValueError("this encoding attends by itself and has no scores to show")
-        return site.scores(q, k, placement, _causal(length))[0] - plain  # type: ignore[no-any-return,operator]
+        seen = torch.ones(length, length, dtype=torch.bool).tril()
+        return site.scores(q, k, placement, seen)[0] - plain  # type: ignore[no-any-return,operator]
     q, turned = site.rotate(q, k, placement)
     assert turned is not None
     scores = scale * q @ turned.transpose(-1, -2) - plain
@@ -137,18 +139,11 @@ def _change(encoding: Encoding, placement: Placement, length: int) -> Tensor:
     return (scores if bias is None else scores + bias)[0]
 
 
-def _causal(length: int) -> Tensor:
-    return torch.ones(length, length, dtype=torch.bool).tril()
-
-
 def _rounded(values: Tensor) -> list[Any]:
     """Return nested lists of numbers with few digits."""
     if values.ndim > 1:
         return [_rounded(each) for each in values]
     return [float(f"{each:.{DIGITS}g}") for each in values.tolist()]
-
-
-_WITHIN = 1e-3  # of the largest value: what a drawing cannot show
 
 
 def pictures_of(
@@ -184,4 +179,4 @@ def _relative(change: Tensor) -> bool:
     """Return whether scores change, and by the distance of earlier keys alone."""
     most = change.abs().max().item()
     moved = change[:, 1:, 1:] - change[:, :-1, :-1]
-    return most > 0 and moved.tril().abs().max().item() <= _WITHIN * most
+    return most > 0 and moved.tril().abs().max().item() <= WITHIN * most

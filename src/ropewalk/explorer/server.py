@@ -10,7 +10,6 @@ import threading
 import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ropewalk.explorer.page_files import POLICY, page_files
+from ropewalk.explorer.questions import ANSWERS, Answer
 
 ADDRESS = "127.0.0.1"
 EARLY = 1.0  # seconds until torch is imported: the page is loaded first
@@ -101,8 +101,6 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-Answer = Callable[[dict[str, Any]], dict[str, Any]]
-
 
 def make_app(files: Mapping[str, bytes], answers: Mapping[str, Answer]) -> Starlette:
     """Return the application for these files and answers.
@@ -163,48 +161,3 @@ def _answered(alone: threading.Lock, answer: Answer, body: bytes) -> Response:
 
 def _failed(status: int, message: str) -> Response:
     return JSONResponse({"error": message}, status, HEADERS)
-
-
-def _extend(question: dict[str, Any]) -> dict[str, Any]:
-    from ropewalk.explorer.stretch_room import extend_answer  # torch takes seconds
-
-    return extend_answer(question)
-
-
-def _encoding(question: dict[str, Any]) -> dict[str, Any]:
-    from ropewalk.explorer.encodings_room import encoding_answer
-
-    return encoding_answer(question)
-
-
-def _encodings(question: dict[str, Any]) -> dict[str, Any]:
-    from ropewalk.explorer.encodings_room import names_answer
-
-    return names_answer(question)
-
-
-def _run(question: dict[str, Any]) -> dict[str, Any]:
-    from ropewalk.explorer.attention_room import run_answer
-
-    return run_answer(question)
-
-
-def _attention(question: dict[str, Any]) -> dict[str, Any]:
-    from ropewalk.explorer.attention_room import attention_answer
-
-    return attention_answer(question)
-
-
-def _given(question: dict[str, Any]) -> dict[str, Any]:
-    return {"run": None}  # `serve` knows the RUN of the command line
-
-
-#: A question and its answer are objects of JSON. A ValueError is a mistake in the question.
-ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "extend": _extend,
-    "encoding": _encoding,
-    "encodings": _encodings,
-    "run": _run,
-    "attention": _attention,
-    "given": _given,
-}
