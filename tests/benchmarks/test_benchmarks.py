@@ -101,17 +101,21 @@ sources = st.lists(st.lists(st.integers(4, 19), min_size=1, max_size=5), min_siz
 models = st.sampled_from(["rotary", "sinusoidal", "learned(max_positions=9)"])
 
 
+def assert_finds(search, model, rows, beam, error):
+    """Each row alone has the hypotheses of ropewalk's batched search."""
+    for row, expected in zip(rows, translate_ids(model, rows, beam=beam), strict=True):
+        with torch.inference_mode():
+            found = search(row)
+        assert [h.ids for h in found] == [h.ids for h in expected]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours.log_probability == pytest.approx(theirs.log_probability, abs=error)
+
+
 @given(models, sources, st.integers(1, 4), st.integers(0, 2**32 - 1))
 @settings(max_examples=15)
 def test_a_search_alone_and_without_a_cache_finds_what_ropewalk_finds(encoding, rows, beam, seed):
     model = build_model(encoding, seed)
-    batched = translate_ids(model, rows, beam=beam)
-    for row, expected in zip(rows, batched, strict=True):
-        with torch.inference_mode():
-            found = ways.uncached_search(model, row, beam)
-        assert [h.ids for h in found] == [h.ids for h in expected]
-        for ours, theirs in zip(found, expected, strict=True):
-            assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-4)
+    assert_finds(lambda row: ways.uncached_search(model, row, beam), model, rows, beam, 1e-4)
 
 
 @given(sources, st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -123,14 +127,8 @@ def test_the_annotated_transformer_finds_what_ropewalk_finds(rows, beam, seed):
         model.embedding.weight[:, 0] = 0
         model.embedding.weight[PAD, 0] = -1000
         model.decoder_norm.bias[0] = 10
-    batched = translate_ids(model, rows, beam=beam)
     same = annotated.with_weights_of(model)
-    for row, expected in zip(rows, batched, strict=True):
-        with torch.inference_mode():
-            found = ways.annotated_search(same, row, beam)
-        assert [h.ids for h in found] == [h.ids for h in expected]
-        for ours, theirs in zip(found, expected, strict=True):
-            assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-3)
+    assert_finds(lambda row: ways.annotated_search(same, row, beam), model, rows, beam, 1e-3)
 
 
 def test_the_annotated_transformer_takes_no_other_encoding():
@@ -149,13 +147,8 @@ def test_a_difference_between_searches_is_counted_and_not_laid_on_rounding_if_it
 
 
 @pytest.mark.parametrize("script", [training, translation])
-def test_a_script_runs_to_the_end_and_writes_its_numbers(script, tmp_path, capsys):
-    corpus, out = tmp_path / "corpus", tmp_path / "out.json"
-    corpus.mkdir()
-    for name in ("train", "val", "test"):
-        for language in ("de", "en"):
-            lines = [f"{language} {name} {'wort ' * (1 + i % 4)}{i}\n" for i in range(6)]
-            (corpus / f"{name}.{language}").write_text("".join(lines), encoding="utf-8")
+def test_a_script_runs_to_the_end_and_writes_its_numbers(script, corpus, tmp_path, capsys):
+    out = tmp_path / "out.json"
     threads = str(torch.get_num_threads())
     script.main(["--smoke", "--data", str(corpus), "--out", str(out), "--threads", threads])
     results = json.loads(out.read_text(encoding="utf-8"))

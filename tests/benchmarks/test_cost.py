@@ -66,30 +66,19 @@ def test_in_each_round_every_encoding_is_measured_once_at_the_same_length(factor
         assert sorted(map(id, turn)) == sorted(map(id, workers))
 
 
-@given(FACTORS, st.integers(0, 4), st.floats(2, 1e4))
-def test_a_round_in_which_the_machine_stalls_moves_no_ratio(factors, stalled, slow):
+@pytest.mark.parametrize(
+    "slowness",
+    [
+        lambda call, size, at, slow: slow if call // size == at % 5 else 1.0,
+        lambda call, size, at, slow: 100.0 if call == at % (5 * size) else 1.0,
+        lambda call, size, at, slow: 3.0 ** (call // size),
+    ],
+    ids=["a round stalls", "a measurement stalls", "slower from round to round"],
+)
+@given(FACTORS, st.integers(0, 10_000), st.floats(2, 1e4))
+def test_a_disturbance_of_the_machine_moves_no_ratio(slowness, factors, at, slow):
     calls, size = [], len(factors)
-    workers = [
-        Stub(factor, calls, lambda call: slow if call // size == stalled else 1.0)
-        for factor in factors
-    ]
-    (found,) = zip(*measured(workers, [8], 5), strict=True)
-    assert found == pytest.approx(factors, rel=1e-3)
-
-
-@given(FACTORS, st.data())
-def test_a_stall_of_one_measurement_moves_no_ratio(factors, data):
-    calls = []
-    stalled = data.draw(st.integers(0, 5 * len(factors) - 1))
-    workers = [Stub(f, calls, lambda call: 100 if call == stalled else 1.0) for f in factors]
-    (found,) = zip(*measured(workers, [8], 5), strict=True)
-    assert found == pytest.approx(factors, rel=1e-3)
-
-
-@given(FACTORS)
-def test_a_machine_that_becomes_slower_from_round_to_round_moves_no_ratio(factors):
-    calls, size = [], len(factors)
-    workers = [Stub(f, calls, lambda call: 3.0 ** (call // size)) for f in factors]
+    workers = [Stub(f, calls, lambda call: slowness(call, size, at, slow)) for f in factors]
     (found,) = zip(*measured(workers, [8], 5), strict=True)
     assert found == pytest.approx(factors, rel=1e-3)
 

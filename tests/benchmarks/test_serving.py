@@ -40,13 +40,8 @@ def test_positions_in_attention_have_no_row_of_transformers(encoding):
 
 
 @pytest.mark.slow  # ten processes that import torch
-def test_the_script_runs_to_the_end_and_every_greedy_output_is_identical(tmp_path, capsys):
-    corpus, out = tmp_path / "corpus", tmp_path / "out.json"
-    corpus.mkdir()
-    for name in ("train", "val", "test"):
-        for language in ("de", "en"):
-            lines = [f"{language} {name} {'wort ' * (1 + i % 4)}{i}\n" for i in range(6)]
-            (corpus / f"{name}.{language}").write_text("".join(lines), encoding="utf-8")
+def test_the_script_runs_to_the_end_and_every_greedy_output_is_identical(corpus, tmp_path, capsys):
+    out = tmp_path / "out.json"
     words = ["--smoke", "--data", str(corpus), "--out", str(out), "--beam", "2", "--threads", "1"]
     threads = torch.get_num_threads()
     serving.main(words)
