@@ -24,19 +24,30 @@ def seeds():
 
 
 @pytest.fixture
-def in_process(monkeypatch, capfd):
-    """Run a command in this process: its status, and what it says on standard error."""
+def command(monkeypatch, capfd):
+    """Run `ropewalk WORDS` in this process: its status, standard output and standard error."""
     from ropewalk.cli import run_command  # needs the extra lab, which not every test has
 
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     before = [signal.getsignal(number) for number in numbers]
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
 
-    def run(words, cwd):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["ropewalk", *words])
-        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-        return run_command(), capfd.readouterr().err
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["ropewalk", *map(str, words)])
+        return run_command(), *capfd.readouterr()
 
     yield run
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def in_process(monkeypatch, command):
+    """Run a command in a folder: its status, and what it says on standard error."""
+
+    def run(words, cwd):
+        monkeypatch.chdir(cwd)
+        status, _, err = command(*words)
+        return status, err
+
+    return run

@@ -9,7 +9,6 @@ anything takes.
 import io
 import json
 import math
-import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType
@@ -22,7 +21,7 @@ from rich.console import Console
 
 from ropewalk import rotate
 from ropewalk.bench import contenders
-from ropewalk.bench.bench_options import check_target, make_plan, using_threads
+from ropewalk.bench.bench_options import make_plan, using_threads
 from ropewalk.bench.bench_report import duration, picture_of, print_notes, print_part
 from ropewalk.bench.clock import peak_call_memory, time_rows
 from ropewalk.bench.contenders import CONTENDERS, OURS, WITHOUT_KERNEL, Absent, Contender, Rotation
@@ -236,7 +235,7 @@ def test_who_is_absent_is_asked_once_and_named_with_its_reason():
         Contender("broken", missing, "torch"),
         Contender("unable", unable),
     ]
-    results = measure(tiny_plan(chosen=chosen))
+    results = measure(tiny_plan(chosen=chosen, work=replace(TINY, forms=(NEW, IN_PLACE))))
     assert asked == ["missing", "missing", "unable"]
     assert {row.name: row.reason for row in results.absent} == {
         "missing": "not installed",
@@ -393,11 +392,8 @@ def test_the_default_is_what_models_do():
     [
         ({"work": "prefil"}, "--work must be of prefill, training, decode, got 'prefil'"),
         ({"dtype": "float32,int8"}, "--dtype must be of float32, bfloat16, float16, got 'int8'"),
-        ({"threads": "0"}, "--threads must be a whole number of at least 1, got '0'"),
-        ({"threads": "1025"}, "--threads must be at most 1,024, got 1,025"),
-        ({"rounds": "many"}, "--rounds must be a whole number of at least 1, got 'many'"),
-        ({"seconds": "-1"}, "--seconds must be a number of at least 0, got '-1'"),
-        ({"seconds": "nan"}, "--seconds must be a number of at least 0, got 'nan'"),
+        ({"threads": 1025}, "--threads must be at most 1,024, got 1,025"),
+        ({"seconds": math.nan}, "--seconds must be a number of at least 0, got nan"),
         ({"device": "gpu9"}, "device must be one that this machine has, .*got 'gpu9'"),
         ({"device": "meta"}, "device must be one that this machine has, .*got 'meta'"),
     ],
@@ -407,30 +403,19 @@ def test_a_mistake_names_option_rule_and_value(words, said):
         make_plan(**words)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("out.txt", "--out must end in .json"), ("nowhere/out.json", "in a folder that can be")],
-)
-def test_a_target_that_cannot_be_written_is_found_before_anything_is_measured(name, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        check_target("--out", tmp_path / name, [".json"])
-    check_target("--out", None, [".json"])
-    check_target("--out", tmp_path / "out.json", [".json"])
-
-
 def test_a_duration_has_three_figures_and_a_unit():
     assert duration(0.1234) == "123 ms"
     assert duration(0.01234) == "12.3 ms"
     assert duration(1.234e-6) == "1.23 µs"
 
 
-@pytest.mark.slow  # two processes that import torch and measure
-def test_the_command_prints_tables_and_writes_what_it_is_asked_to(tmp_path):
+@pytest.mark.slow
+def test_the_command_prints_tables_and_writes_what_it_is_asked_to(tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     words = ["bench", "--work", "decode", "--dtype", "float32", "--rounds", "1", "--device", "cpu"]
-    command = [sys.executable, "-m", "ropewalk.cli", *words, "--out", "o.json", "--figure", "f.svg"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("clone (limit)") == 2
+    status, out, _ = command(*words, "--out", "o.json", "--figure", "f.svg")
+    assert status == 0
+    assert out.count("clone (limit)") == 2
     results = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
     assert results["command"].startswith("ropewalk bench --work decode")
     assert "<svg" in (tmp_path / "f.svg").read_text(encoding="utf-8")

@@ -14,17 +14,13 @@ from ropewalk.tools.catalogue import read_data
 
 
 @pytest.fixture
-def shown(in_process, capfd, monkeypatch):
-    """Return what the command prints; it must succeed. `in_process` restores signal handlers."""
+def shown(command):
+    """Return what the command prints; it must succeed."""
 
     def run(*words):
-        from ropewalk.cli import run_command
-
-        monkeypatch.setattr("sys.argv", ["ropewalk", "catalogue", *words])
-        assert run_command() == 0
-        printed = capfd.readouterr()
-        assert not printed.err
-        return printed.out
+        status, out, err = command("catalogue", *words)
+        assert (status, err) == (0, "")
+        return out
 
     return run
 
@@ -66,14 +62,14 @@ def test_json_is_the_data(shown):
     assert json.loads(shown("olmo3", "--json")) == {"model_type": "olmo3", **facts}
 
 
-def test_an_unknown_type_is_one_line_with_the_nearest_name(in_process, tmp_path):
-    status, said = in_process(["catalogue", "deepseek_v3_"], tmp_path)
+def test_an_unknown_type_is_one_line_with_the_nearest_name(command):
+    status, _, said = command("catalogue", "deepseek_v3_")
     assert status == 2
     assert said == (
         "ropewalk: model_type must be one that the catalogue has, got 'deepseek_v3_'; "
         "did you mean 'deepseek_v3'?\n"
     )
-    status, said = in_process(["catalogue", "a\x1b[2J" * 1000], tmp_path)
+    status, _, said = command("catalogue", "a\x1b[2J" * 1000)
     assert status == 2
     assert said.count("\n") == 1
     assert "\x1b" not in said

@@ -10,27 +10,25 @@ import pytest
 from safetensors_files import llama_folder, tensors_file
 
 from ropewalk import files, tools
-from ropewalk.cli import run_command
-from ropewalk.cli.convert import _next_step
+from ropewalk.cli.convert import next_step
 
 
 @pytest.fixture
-def run(in_process, tmp_path):
-    """Run the command next to a folder `in`; return its status and errors."""
+def run(command, tmp_path, monkeypatch):
+    """Run the command next to a folder `in`: its status, output and errors."""
     llama_folder(tmp_path / "in")
-    return lambda *words: in_process(["convert", *words], tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: command("convert", *words)
 
 
 @pytest.fixture
-def output(tmp_path, monkeypatch, capsys):
-    """Return what the command prints."""
-    llama_folder(tmp_path / "in")
+def output(run):
+    """Return what the command prints; it must succeed."""
 
     def printed(*words):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.argv", ["ropewalk", "convert", *words])
-        assert run_command() == 0
-        return capsys.readouterr().out
+        status, out, _ = run(*words)
+        assert status == 0
+        return out
 
     return printed
 
@@ -59,7 +57,7 @@ def test_the_summary_says_what_to_do_next(output, tmp_path):
     assert "load OUT as it is" in text
 
 
-def test_a_key_of_the_family_is_named_as_the_next_step(tmp_path):
+def test_a_key_of_the_family_is_named_as_thenext_step(tmp_path):
     latent = {"q_lora_rank": None, "kv_lora_rank": 8, "qk_rope_head_dim": 8,
               "qk_nope_head_dim": 8, "v_head_dim": 8}  # fmt: skip
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
@@ -70,7 +68,7 @@ def test_a_key_of_the_family_is_named_as_the_next_step(tmp_path):
     tensors = {f"model.layers.0.self_attn.{n}.weight": ("F32", s) for n, s in shapes.items()}
     (tmp_path / "in" / "model.safetensors").write_bytes(tensors_file(tensors))
     found = tools.convert(tmp_path / "in", tmp_path / "out", to="half")
-    assert "transformers loads OUT as it is" in _next_step(found)
+    assert "transformers loads OUT as it is" in next_step(found)
     assert [tensor.rows for tensor in found.tensors] == [8, 16]
 
 
@@ -110,7 +108,7 @@ def test_json_has_each_tensor(output):
     ],
 )
 def test_wrong_use_is_one_line_and_writes_nothing(run, words, message, tmp_path):
-    status, err = run(*words)
+    status, _, err = run(*words)
     assert status == 2
     assert err.count("\n") == 1
     assert message in err
@@ -125,6 +123,6 @@ def test_an_interruption_after_the_last_step_says_that_out_is_complete(run, monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr(files, "_move", move)
-    status, err = run("in", "out", "--to", "interleaved")
+    status, _, err = run("in", "out", "--to", "interleaved")
     assert (status, err) == (130, "ropewalk: interrupted after out was written completely\n")
     assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "in"))

@@ -5,7 +5,7 @@ mistake is noticed only after the model was loaded, or if it is not one line wit
 """
 
 import json
-import sys
+from functools import partial
 
 import pytest
 import torch
@@ -13,7 +13,6 @@ from byte_tokenizers import write_tokenizer
 from tiny_models import tiny_model
 
 from ropewalk import tools
-from ropewalk.cli import run_command
 from ropewalk.tools.loss.loss_report import ruler_command
 
 pytest.importorskip("transformers")
@@ -32,15 +31,10 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def extend(folder, monkeypatch, capfd, in_process):
+def extend(folder, monkeypatch, command):
     """Run the command in the folder: status, standard output, standard error."""
-
-    def run(*words):
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["ropewalk", "extend", *map(str, words)])
-        return run_command(), *capfd.readouterr()
-
-    return run
+    monkeypatch.chdir(folder)
+    return partial(command, "extend")
 
 
 def test_the_tables_and_the_findings(extend):
@@ -101,10 +95,8 @@ def test_a_plot_of_losses(extend, tmp_path, ending):
         ([*WORDS[:3], "--model", "none", "--text", "text"], "--model must be a config.json or a"),
         ([*WORDS[:3], "--model", "model", "--text", "none"], "--text must be a UTF-8 text file,"),
         (["model", "--to", "9000", *WORDS[3:]], "--text text has 1,360 tokens, at least 9,000 are"),
-        (["model", "--to", "32", *WORDS[3:]], "to must be longer than the original context, 64"),
         ([*WORDS, "--method", "longrope"], "method longrope cannot be used: it needs a divisor"),
         ([*WORDS, "--dtype", "float64"], "--dtype must be one of float32, bfloat16, float16"),
-        ([*WORDS, "--passages", "no"], "--passages must be an integer of at least 1"),
         ([*WORDS, "--dtype", ""], "--dtype must be one of float32, bfloat16, float16, got ''"),
         ([*WORDS, "--device", ""], "device must be one that this machine has"),
         ([*WORDS, "--seconds", "0"], "--seconds must be above 0, got 0"),

@@ -9,18 +9,17 @@ import re
 import pytest
 import typer
 
-from ropewalk.cli import app, run_command
+from ropewalk.cli.app import app
 
 GROUP = typer.main.get_command(app)
 
 
 @pytest.fixture
-def help_of(monkeypatch, capsys):
+def help_of(monkeypatch, command):
     def run(*words, columns=100):
         monkeypatch.setenv("COLUMNS", str(columns))
-        monkeypatch.setattr("sys.argv", ["ropewalk", *words, "--help"])
-        assert run_command() == 0
-        text = capsys.readouterr().out
+        status, text, err = command(*words, "--help")
+        assert (status, err) == (0, "")
         assert max(map(len, text.splitlines())) <= 100
         return text
 

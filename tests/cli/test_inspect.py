@@ -5,24 +5,17 @@ text, or if a line is wider than a terminal.
 """
 
 import json
-import sys
+from functools import partial
 
 import pytest
 from published import FOLDER
 
-from ropewalk.cli import run_command
-
 
 @pytest.fixture
-def inspect(monkeypatch, capfd, in_process):
+def inspect(monkeypatch, command):
     """Run the command in the folder of the configs: status, standard output, standard error."""
-
-    def run(*words):
-        monkeypatch.chdir(FOLDER)
-        monkeypatch.setattr(sys, "argv", ["ropewalk", "inspect", *map(str, words)])
-        return run_command(), *capfd.readouterr()
-
-    return run
+    monkeypatch.chdir(FOLDER)
+    return partial(command, "inspect")
 
 
 def test_one_model(inspect):
@@ -85,6 +78,7 @@ def test_a_plot_of_wavelengths(inspect, tmp_path, ending):
         ([".."], "which has neither a config.json nor a .gguf file"),
         (["llama-2-7b.json", "missing.json"], "missing.json: no such file"),
         (["llama-2-7b.json", "--plot", "w.gif"], "--plot must end in .png or .svg, got 'w.gif'"),
+        (["llama-2-7b.json", "--plot", "no/w.png"], "--plot must be a file in a folder that can"),
         (["llama-2-7b.json", "--pairing", "both"], "pairing must be"),
         (["llama-2-7b.json", "--pairing", "interleaved"], "pairing must agree with model_type"),
         ([], "CONFIG must be given"),

@@ -5,13 +5,10 @@ listed default is not the real one, or if a line is longer than 100 characters.
 """
 
 import re
-import signal
-import warnings
 from importlib.metadata import EntryPoint
 
 import pytest
 
-from ropewalk.cli import run_command
 from ropewalk.cli.messages import print_rows, summary
 from ropewalk.encodings import REGISTRY, outside, parse
 from ropewalk.lab.config import Config
@@ -41,23 +38,16 @@ REGISTRY["tripled"] = partial(doubled, factor=3)
 
 
 @pytest.fixture
-def lines(monkeypatch, capsys):
+def lines(command):
     """Return what a command of these words prints, line by line; it must succeed."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    numbers = [signal.SIGTERM, signal.SIGHUP]
-    before = [signal.getsignal(number) for number in numbers]
 
     def run(*words):
-        monkeypatch.setattr("sys.argv", ["ropewalk", *map(str, words)])
-        assert run_command() == 0
-        printed = capsys.readouterr()
-        assert not printed.err
-        assert all(len(line) <= 100 and line.isprintable() for line in printed.out.splitlines())
-        return printed.out.splitlines()
+        status, out, err = command(*words)
+        assert (status, err) == (0, "")
+        assert all(len(line) <= 100 and line.isprintable() for line in out.splitlines())
+        return out.splitlines()
 
-    yield run
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
+    return run
 
 
 @pytest.fixture

@@ -27,14 +27,6 @@ WIDTH = 100  # least width of a table; rich assumes 80 columns without a termina
 QUIET = 0.5  # active other processes; with more, times may be due to them
 
 
-def print_part(console: Console, part: Facts | TimedTable) -> None:
-    """Print a new part of a measurement: its conditions, or one table."""
-    if isinstance(part, TimedTable):
-        print_timings(console, part)
-    else:
-        print_conditions(console, part)
-
-
 def print_conditions(console: Console, results: Facts) -> None:
     """Print the conditions of the times."""
     machine = results["machine"]
@@ -58,8 +50,11 @@ def print_conditions(console: Console, results: Facts) -> None:
         )
 
 
-def print_timings(console: Console, timed: TimedTable) -> None:
-    """Print one table: times, also relative to the limit and to transformers."""
+def print_part(console: Console, timed: Facts | TimedTable) -> None:
+    """Print a new part of a measurement: its conditions, or times relative to copying."""
+    if not isinstance(timed, TimedTable):
+        print_conditions(console, timed)
+        return
     table = _table(
         f"{table_title(timed)}; q {tuple(timed.q)}, k {tuple(timed.k)}",
         ("", "time", "× copy", "GB/s", "× transformers", "memory"),
@@ -154,21 +149,17 @@ def findings(measured: Facts) -> list[str]:
     return said + list(_of_logits(measured["logits"], measured["weights"]))
 
 
-def percent(value: float) -> str:
-    """Return a share with two digits: "4.1 %", "12 %"."""
-    return f"{_digits(value)} %"
-
-
 def interval(found: Facts) -> str:
     """Return "1.023 to 1.081", or "" if there were too few rounds."""
     return "" if found["low"] is None else f"{found['low']:.3f} to {found['high']:.3f}"
 
 
 def shares(found: Facts) -> str:
-    """Return "4.1 % (2.0 to 6.1)"."""
+    """Return shares with two digits: "4.1 % (2.0 to 6.1)", or "12 %" after too few rounds."""
+    middle = f"{_digits(found['median'])} %"
     if found["low"] is None:
-        return percent(found["median"])
-    return f"{percent(found['median'])} ({_digits(found['low'])} to {_digits(found['high'])})"
+        return middle
+    return f"{middle} ({_digits(found['low'])} to {_digits(found['high'])})"
 
 
 def limit(rotation: Facts) -> str:

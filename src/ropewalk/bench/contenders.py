@@ -67,31 +67,20 @@ class Absent(Exception):  # noqa: N818 - a missing library is no error
 
 def ropewalk(case: Case) -> Rotation:
     """Rotate with `rope(q, k)`, as a model calls it, with cached tables; in place with `out=`."""
-    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
     if case.form != IN_PLACE:
-        return Rotation(partial(rope, offset=case.workload.first))
-    cos, sin = rope.tables(case.workload.positions(case.device))
-
-    def in_place(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return (
-            rotate(q, cos, sin, pairing="half", out=q),
-            rotate(k, cos, sin, pairing="half", out=k),
-        )
-
-    return Rotation(in_place)
+        return Rotation(partial(_rope(case), offset=case.workload.first))
+    cos, sin = _rope(case).tables(case.workload.positions(case.device))
+    turn = partial(rotate, cos=cos, sin=sin, pairing="half")
+    return Rotation(lambda q, k: (turn(q, out=q), turn(k, out=k)))
 
 
 def ropewalk_tables_ready(case: Case) -> Rotation | None:
     """Rotate with `rotate` on tables computed once for all layers."""
     if case.form != WITH_TABLES:
         return None
-    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
-    cos, sin = rope.tables(case.workload.positions(case.device))
-
-    def apply(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return rotate(q, cos, sin, pairing="half"), rotate(k, cos, sin, pairing="half")
-
-    return Rotation(apply)
+    cos, sin = _rope(case).tables(case.workload.positions(case.device))
+    turn = partial(rotate, cos=cos, sin=sin, pairing="half")
+    return Rotation(lambda q, k: (turn(q), turn(k)))
 
 
 def ropewalk_without_kernel(case: Case) -> Rotation | None:
@@ -117,15 +106,17 @@ def compiled(case: Case) -> Rotation | None:
     """Compile the reference, q and k in one graph, on tables computed before."""
     if case.form not in (NEW, GRADIENT):
         return None
-    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
-    cos, sin = rope.tables(case.workload.positions(case.device))
-
+    cos, sin = _rope(case).tables(case.workload.positions(case.device))
     layout = Layout.of("half")
 
     def formula(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return rotate_reference(q, cos, sin, layout), rotate_reference(k, cos, sin, layout)
 
     return Rotation(torch.compile(formula, dynamic=False))
+
+
+def _rope(case: Case) -> RotaryEmbedding:
+    return RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA, pairing="half"))
 
 
 def kernel_serves(device: torch.device) -> bool:
@@ -252,9 +243,8 @@ def _needs_gpu(module: str, case: Case) -> None:
 
 
 def _tables(case: Case, first: int) -> tuple[Tensor, Tensor]:
-    rope = RotaryEmbedding(RotarySpec(case.workload.head_dim, theta=THETA))
     end = case.workload.first + case.workload.length
-    cos, sin = rope.tables(torch.arange(first, end, device=case.device))
+    cos, sin = _rope(case).tables(torch.arange(first, end, device=case.device))
     return cos.to(case.dtype), sin.to(case.dtype)
 
 

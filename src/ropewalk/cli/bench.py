@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from ropewalk.cli.messages import errors
-from ropewalk.cli.options import Device, path_of
+from ropewalk.cli.options import PICTURES, Device, leave_out, path_of, target_of
 
 
 def bench(
@@ -83,62 +83,40 @@ def bench(
     part of a step that rotation takes, and how far logits move at far positions.
     """
     with errors():
-        from ropewalk.bench.bench_options import SECONDS, check_target, make_plan
-        from ropewalk.bench.bench_report import picture_of, print_notes, print_part
+        from ropewalk.bench import bench_report
+        from ropewalk.bench.bench_options import make_model_plan, make_plan
+        from ropewalk.bench.model_bench import measure_model
         from ropewalk.bench.rotation_bench import measure
         from ropewalk.files import write_json
 
-        numbers, picture = path_of("--out", out), path_of("--figure", figure)
-        given: dict[str, Any] = {"work": work, "threads": threads, "rounds": rounds}
+        path = path_of("--model", model)
+        if path is None:
+            others = {"--tokens": tokens, "--trust-remote-code": trust_remote_code}
+            leave_out("without --model", others)
+        else:
+            leave_out("with --model", {"--compile": compiled, "--figure": figure})
         if rounds is not None and seconds is not None:
             raise ValueError("--rounds or --seconds must be given, and not both")
-        if model is not None:
-            _leave_out("with", {"--compile": compiled, "--figure": picture})
-            check_target("--out", numbers, [".json"])
-            given |= {"dtype": dtype or "float32", "device": device, "tokens": tokens}
-            given |= {} if seconds is None else {"seconds": seconds}
-            _bench_model(
-                path_of("--model", model), numbers, trust_remote_code=trust_remote_code, **given
-            )
-            return
-        _leave_out("without", {"--tokens": tokens, "--trust-remote-code": trust_remote_code})
-        plan = make_plan(
-            dtype=dtype or "float32,bfloat16",
-            seconds=SECONDS if seconds is None else seconds,
-            device=device,
-            compiled=compiled,
-            **given,
-        )
-        check_target("--out", numbers, [".json"])
-        check_target("--figure", picture, [".png", ".svg"])
-        console = Console(soft_wrap=True)
-        command = ["ropewalk", *sys.argv[1:]]
-        results = measure(plan, command, lambda part: print_part(console, part))
-        print_notes(console, results)
+        numbers = target_of("--out", out, [".json"])
+        picture = target_of("--figure", figure, PICTURES)
+        options: dict[str, Any] = {"dtype": dtype, "seconds": seconds, "device": device}
+        options |= {"threads": threads, "rounds": rounds}
+        console, command = Console(soft_wrap=True, file=sys.stdout), ["ropewalk", *sys.argv[1:]]
+        if path is None:
+            plan = make_plan(work, compiled=compiled, **options)
+            tables = measure(plan, command, partial(bench_report.print_part, console))
+            bench_report.print_notes(console, tables)
+            results = tables.as_json()
+            if picture is not None:
+                bench_report.picture_of(tables.tables).save(picture)
+        else:
+            options |= {"tokens": tokens, "trust_remote_code": trust_remote_code}
+            with redirect_stdout(sys.stderr):  # what the model's code prints
+                results = measure_model(
+                    make_model_plan(path, work, **options),
+                    command,
+                    partial(bench_report.print_model_part, console),
+                )
+            bench_report.print_model_notes(console, results)
         if numbers is not None:
-            write_json(numbers, results.as_json())
-        if picture is not None:
-            picture_of(results.tables).save(picture)
-
-
-def _bench_model(path: Path, numbers: Path | None, **given: Any) -> None:
-    """Measure a model; what its code prints goes to standard error."""
-    from ropewalk.bench.bench_options import make_model_plan
-    from ropewalk.bench.bench_report import print_model_notes, print_model_part
-    from ropewalk.bench.model_bench import measure_model
-    from ropewalk.files import write_json
-
-    plan = make_model_plan(path, **given)
-    console = Console(soft_wrap=True, file=sys.stdout)
-    command = ["ropewalk", *sys.argv[1:]]
-    with redirect_stdout(sys.stderr):
-        results = measure_model(plan, command, lambda facts: print_model_part(console, facts))
-    print_model_notes(console, results)
-    if numbers is not None:
-        write_json(numbers, results)
-
-
-def _leave_out(how: str, options: dict[str, Any]) -> None:
-    for option, value in options.items():
-        if value:
-            raise ValueError(f"{option} must be left out {how} --model")
+            write_json(numbers, results)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
 from ropewalk.cli.options import (
@@ -26,6 +30,10 @@ from ropewalk.cli.options import (
     names_of,
     path_of,
 )
+
+if TYPE_CHECKING:
+    from ropewalk.lab.config import Config
+    from ropewalk.lab.results import Results
 
 
 def compare(
@@ -57,44 +65,57 @@ def compare(
     """
     with errors() as interruption:
         from ropewalk.lab.presets import tasks_of
-        from ropewalk.lab.report.terminal import print_summary, print_table
-        from ropewalk.lab.running.compare import compare as run_comparison
+        from ropewalk.lab.report.terminal import print_summary
         from ropewalk.lab.running.launcher_arguments import make_launcher
-        from ropewalk.lab.running.progress import Watcher
         from ropewalk.lab.running.run_folder import default_folder
 
         options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
-        chosen = [
+        configs = [
             config_of(preset, config, settings, None, imports, sweep, task=name, **options)
             for name in tasks_of(task)
         ]
         folder = path_of("--out", out)
         console = new_console()
-        found = []
-        for each in chosen:
+        finished = []
+        for each in configs:
             run = folder or default_folder(each)
-            if len(chosen) > 1:
+            if len(configs) > 1:
                 run = (folder / each.task) if folder else run
                 console.print(f"\n{each.task}", style="bold", highlight=False)
             started_by = make_launcher(launcher, launcher_args, run)
             interruption.message = RESUMABLE
-            with Watcher(console) as watcher:
-                results = run_comparison(
-                    each,
-                    run,
-                    jobs=jobs,
-                    launcher=started_by,
-                    command=["ropewalk", *sys.argv[1:]],
-                    note=note,
-                    against=names_of(against),
-                    watch=watcher.watch,
-                    stage=watcher.stage,
-                    progress=watcher.progress,
-                )
-            if results is None:  # this is another process of torchrun
-                continue
-            print_table(console, results)
-            console.print(f"\nReport: {run / 'report.html'}", highlight=False)
-            found.append(results)
-        if len(found) > 1:
-            print_summary(console, found)
+            results = run_and_print(
+                console,
+                each,
+                run,
+                jobs=jobs,
+                launcher=started_by,
+                note=note,
+                against=names_of(against),
+            )
+            if results is not None:
+                finished.append(results)
+        if len(finished) > 1:
+            print_summary(console, finished)
+
+
+def run_and_print(console: Console, config: Config, run: Path, **options: Any) -> Results | None:
+    """Compare, print the table and return the results; None in other processes of torchrun."""
+    from ropewalk.lab.report.terminal import print_table
+    from ropewalk.lab.running.compare import compare as run_comparison
+    from ropewalk.lab.running.progress import Watcher
+
+    with Watcher(console) as watcher:
+        results = run_comparison(
+            config,
+            run,
+            command=["ropewalk", *sys.argv[1:]],
+            watch=watcher.watch,
+            stage=watcher.stage,
+            progress=watcher.progress,
+            **options,
+        )
+    if results is not None:
+        print_table(console, results)
+        console.print(f"\nReport: {run / 'report.html'}", highlight=False)
+    return results

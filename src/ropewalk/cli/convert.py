@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,15 +56,8 @@ def convert(
         if read_as is not None:
             check_pairing("--from", read_as)
         folder, new = path_of("IN", source), path_of("OUT", target)
-        assert folder is not None
-        assert new is not None
-        existed = os.path.lexists(new)
-        try:
+        with at_interruption.after_writing(new):
             conversion = tools.convert(folder, new, to=to, read_as=read_as, dry_run=dry_run)
-        except KeyboardInterrupt:
-            if new.is_dir() and not existed:
-                at_interruption.message = f"interrupted after {target} was written completely"
-            raise
         if as_json:
             print(json.dumps(conversion.to_dict(), indent=1))
         else:
@@ -74,23 +66,22 @@ def convert(
 
 def print_conversion(conversion: Conversion, *, every: bool) -> None:
     """Print what changed, with one line for the tensors of all layers that `every` lists."""
-    found = conversion
-    print(f"{found.model_type}: {found.before} -> {found.after}\n")
+    done = conversion
+    print(f"{done.model_type}: {done.before} -> {done.after}\n")
     if every:
-        print_rows(_rows(found))
+        print_rows(_rows(done))
         print()
-    config = f"; config.json gets {found.config_change}" if found.config_change else ""
-    if found.key_changes and found.key_changes[0].value is None:
-        config = f"; config.json is written {found.config_change}"
-    change = "change" if found.written else "would change"
-    print_rows([(f"{len(found.tensors)} tensors {change}{config}",)])
-    print_rows([(f"{len(found.files)} files, {found.bytes:,} bytes",)])
-    if found.left_out:
-        print_rows([(f"folders that are not copied: {', '.join(found.left_out)}",)])
-    where = one_line(found.target)
-    print(f"written to {where}" if found.written else "nothing was written (--dry-run)")
-    print()
-    print_rows([(_next_step(found),)])
+    config = f"; config.json gets {done.config_change}" if done.config_change else ""
+    if done.key_changes and done.key_changes[0].value is None:
+        config = f"; config.json is written {done.config_change}"
+    change = "change" if done.written else "would change"
+    print_rows([(f"{len(done.tensors)} tensors {change}{config}",)])
+    print(f"{len(done.files)} files, {done.bytes:,} bytes")
+    if done.left_out:
+        print_rows([(f"folders that are not copied: {', '.join(done.left_out)}",)])
+    where = one_line(done.target)
+    print(f"written to {where}" if done.written else "nothing was written (--dry-run)", end="\n\n")
+    print_rows([(next_step(done),)])
 
 
 def _rows(conversion: Conversion) -> Iterator[tuple[str, str, str]]:
@@ -98,27 +89,27 @@ def _rows(conversion: Conversion) -> Iterator[tuple[str, str, str]]:
     layers: dict[tuple[str, int], list[int]] = {}
     for tensor in conversion.tensors:
         layers.setdefault((tensor.what, tensor.rows), []).append(tensor.layer)
-    for (what, rows), found in layers.items():
-        yield what, f"layer{'s' if len(found) > 1 else ''} {ranges(found)}", f"{rows:,} rows"
+    for (what, rows), places in layers.items():
+        yield what, f"layer{'s' if len(places) > 1 else ''} {ranges(places)}", f"{rows:,} rows"
 
 
-def _next_step(conversion: Conversion) -> str:
+def next_step(conversion: Conversion) -> str:
     """Return how to load the new folder."""
     from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
 
-    found = conversion
-    if found.after == found.own:
+    model_type, after = conversion.model_type, conversion.after
+    if after == conversion.own:
         return (
-            f"The code of model type {found.model_type} pairs dimensions as {found.after}, so "
-            f"transformers and engines load OUT as it is."
+            f"The code of model type {model_type} pairs dimensions as {after}, so transformers and "
+            f"engines load OUT as it is."
         )
-    if CONVERTED_PAIRING_KEY not in {change.key for change in found.key_changes}:
+    if CONVERTED_PAIRING_KEY not in {change.key for change in conversion.key_changes}:
         return (
-            f"The code of model type {found.model_type} reads {found.config_change} in "
-            f"config.json, so transformers loads OUT as it is. Check that your engine reads it too."
+            f"The code of model type {model_type} reads {conversion.config_change} in config.json, "
+            f"so transformers loads OUT as it is. Check that your engine reads it too."
         )
     return (
-        f"Code that does not read rope_pairing pairs {found.model_type} as {found.own}, as "
+        f"Code that does not read rope_pairing pairs {model_type} as {conversion.own}, as "
         f"transformers does, and rotates OUT wrongly. Load it with ropewalk.patch(model), which "
-        f"reads rope_pairing, or use an engine that pairs dimensions as {found.after}."
+        f"reads rope_pairing, or use an engine that pairs dimensions as {after}."
     )

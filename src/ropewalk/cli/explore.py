@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -10,7 +11,7 @@ import typer
 
 from ropewalk.checks import shown
 from ropewalk.cli.messages import errors
-from ropewalk.cli.options import path_of
+from ropewalk.cli.options import leave_out, path_of
 
 
 def explore(
@@ -47,40 +48,24 @@ def explore(
     """
     with errors():
         target = path_of("--export", export)
-        if target is None:
-            folder = _folder(run)
-            _serve(port, _link(folder), opens, folder)
+        if target is not None:
+            leave_out("with --export", {"--port": port})
+            leave_out("with --export: a run needs Python", {"RUN": run})
+            from ropewalk.explorer.page_files import export as export_page
+
+            print(f"{target}: {export_page(target):,} bytes")
             return
-        if port is not None:
-            raise ValueError("--port must be left out with --export")
-        if run is not None:
-            raise ValueError("RUN must be left out with --export: a run needs Python")
-        from ropewalk.explorer.page_files import export as export_page
-
-        size = export_page(target)
-        print(f"{target}: {size:,} bytes")
-
-
-def _serve(port: int | None, link: str, opens: bool, run: str | None) -> None:
-    try:
-        from ropewalk.explorer.server import serve
-    except ImportError as error:
-        raise ValueError(
-            f"ropewalk explore needs {error.name}, which is not installed: "
-            f"pip install 'ropewalk[explore]'"
-        ) from None
-    serve(port, link, opens, lambda text: print(text, flush=True), run)
-
-
-def _link(run: str | None) -> str:
-    """Return the link that opens a run, or an empty one."""
-    return f"#attention?{urlencode({'run': run})}" if run else ""
-
-
-def _folder(run: str | None) -> str | None:
-    if run is None:
-        return None
-    folder = path_of("RUN", run)
-    if not os.path.isdir(folder):
-        raise ValueError(f"RUN must be the folder of a ropewalk compare, got {shown(run)}")
-    return os.path.abspath(folder)
+        folder, link = path_of("RUN", run), ""
+        if folder is not None:
+            if not folder.is_dir():
+                raise ValueError(f"RUN must be the folder of a ropewalk compare, got {shown(run)}")
+            run = os.path.abspath(folder)
+            link = f"#attention?{urlencode({'run': run})}"
+        try:
+            from ropewalk.explorer.server import serve
+        except ImportError as error:
+            raise ValueError(
+                f"ropewalk explore needs {error.name}, which is not installed: "
+                f"pip install 'ropewalk[explore]'"
+            ) from None
+        serve(port, link, opens, partial(print, flush=True), run)

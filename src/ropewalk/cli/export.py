@@ -35,16 +35,11 @@ def export(
     """
     with errors() as at_interruption:
         from ropewalk.lab.export.export import SERVE
-        from ropewalk.lab.export.export import export as run
+        from ropewalk.lab.export.export import export as export_model
 
         place, new = path_of("MODEL", model), path_of("OUT", target)
-        existed = new is not None and os.path.lexists(new)
-        try:
-            exported = run(place, new, to=to)
-        except KeyboardInterrupt:
-            if new is not None and new.is_dir() and not existed:
-                at_interruption.message = f"interrupted after {new} was written completely"
-            raise
+        with at_interruption.after_writing(new):
+            exported = export_model(place, new, to=to)
         where = one_line(os.fspath(exported.folder))
         print(f"{exported.encoding}: {exported.bytes:,} bytes\nwritten to {where}\n")
         print_rows([("To translate lines (its README.md makes tokenizer and translator):",)])

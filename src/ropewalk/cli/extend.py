@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ropewalk.checks import did_you_mean, shown
-from ropewalk.cli.messages import errors, one_line, print_rows
-from ropewalk.cli.options import TypePairing, path_of
+from ropewalk.cli.messages import errors, one_line, print_blocks, print_rows
+from ropewalk.cli.options import PICTURES, TypePairing, dtype_of, leave_out, path_of, target_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
@@ -103,41 +104,35 @@ def extend(
     shifted positions.
     """
     with errors():
-        from ropewalk.bench.bench_options import check_target
-        from ropewalk.tools.extend import extend as run
+        from ropewalk.tools.extend import extend as compare_rules
         from ropewalk.tools.extend.engine_fragments import ENGINES
         from ropewalk.tools.extend.extension_report import save_rules, summary_blocks
         from ropewalk.tools.loss.loss_report import loss_picture
         from ropewalk.tools.loss.measure_losses import read_model
 
-        if engine not in (*ENGINES, "all"):
-            known = [*ENGINES, "all"]
+        known = [*ENGINES, "all"]
+        if engine not in known:
             raise ValueError(
                 f"--engine must be one of {', '.join(known)}, got {shown(engine)}"
                 + did_you_mean(engine, known)
             )
-        picture = path_of("--plot", plot)
-        check_target("--plot", picture, [".png", ".svg"])
+        picture = target_of("--plot", plot, PICTURES)
         plan = _loss_plan(model, text, passages, dtype, device, seconds, trust_remote_code)
-        found = run(config, to, method, original=original, pairing=pairing)
-        measured = None
+        rules_for = partial(compare_rules, to=to, method=method, original=original, pairing=pairing)
+        extension, measured = rules_for(config), None
         if plan is not None:
             source = read_model(plan)
-            same = run(plan.model, to, method, original=original, pairing=pairing)
-            measured = _measure(found, same, plan, source)
+            measured = _measure(extension, rules_for(plan.model), plan, source)
         if picture is not None and measured is None:
-            save_rules(picture, found)
+            save_rules(picture, extension)
         elif picture is not None and measured is not None:
             loss_picture(measured).save(picture)
         if as_json:
-            facts = found.to_dict() | ({"loss": measured.to_dict()} if measured else {})
+            facts = extension.to_dict() | ({"loss": measured.to_dict()} if measured else {})
             print(json.dumps(facts, ensure_ascii=False, indent=1))
             return
-        for place, (title, rows) in enumerate(summary_blocks(found)):
-            print(("\n" if place else "") + one_line(title))
-            if rows:
-                print_rows(("", *row) for row in rows)
-        print_fragments(found, engine)
+        print_blocks(summary_blocks(extension))
+        print_fragments(extension, engine)
         if measured is not None and plan is not None:
             print_losses(measured, plan)
 
@@ -152,69 +147,65 @@ def _loss_plan(
     trust_remote_code: bool,
 ) -> LossPlan | None:
     """Return what to measure with --model, or None without it."""
-    from ropewalk.bench.bench_options import DTYPES
     from ropewalk.machine import pick_device
     from ropewalk.tools.loss.measure_losses import MOST_TOKENS, PASSAGES, SECONDS, LossPlan
 
     folder, file = path_of("--model", model), path_of("--text", text)
     if folder is None and file is None:
-        options = {
+        leave_out("without --model", {
             "--passages": passages, "--dtype": dtype, "--device": device, "--seconds": seconds,
-            "--trust-remote-code": trust_remote_code or None,
-        }  # fmt: skip
-        for option, value in options.items():
-            if value is not None:
-                raise ValueError(f"{option} must be left out without --model")
+            "--trust-remote-code": trust_remote_code,
+        })  # fmt: skip
         return None
     if folder is None or file is None:
         needed, other = ("--text", "--model") if file is None else ("--model", "--text")
         raise ValueError(f"{needed} must be given with {other}")
-    if dtype is not None and dtype not in DTYPES:
-        raise ValueError(f"--dtype must be one of {', '.join(DTYPES)}, got {shown(dtype)}")
+    chosen = dtype_of("float32" if dtype is None else dtype)
     if seconds == 0:
         raise ValueError("--seconds must be above 0, got 0")
     return LossPlan(
         folder,
         file,
         pick_device("auto" if device is None else device),
-        DTYPES[dtype or "float32"],
+        chosen,
         passages=min(passages or PASSAGES, MOST_TOKENS),  # a text of that many tokens has no more
         seconds=SECONDS if seconds is None else seconds,
         trust_remote_code=trust_remote_code,
     )
 
 
-def _measure(found: Extension, same: Extension, plan: LossPlan, source: Source) -> LossMeasurement:
+def _measure(
+    extension: Extension, of_model: Extension, plan: LossPlan, source: Source
+) -> LossMeasurement:
     """Measure the rules; what the model's code prints, and the progress, go to standard error.
 
-    same: what `extend` finds in the config of --model.
+    of_model: what `extend` finds in the config of --model.
     """
     from ropewalk.tools.loss.measure_losses import measure_files
 
-    if same.results != found.results:
+    if of_model.results != extension.results:
         raise ValueError(
             "--model must have the ropes of CONFIG, got other ones; pass the model's folder as "
             "CONFIG too"
         )
-    rules = {each.method: each.rule for each in found.results if each.rule and each.usable}
+    rules = {each.method: each.rule for each in extension.results if each.rule and each.usable}
 
     def watch(doing: str) -> None:
         if sys.stderr.isatty():
             print(f"{doing} …", file=sys.stderr)
 
     with redirect_stdout(sys.stderr):
-        return measure_files(plan, source, rules, found.original_length, found.to, watch)
+        return measure_files(plan, source, rules, extension.original_length, extension.to, watch)
 
 
 def print_losses(measured: LossMeasurement, plan: LossPlan) -> None:
     """Print the losses, what they show, and the command for RULER."""
     from ropewalk.tools.loss.loss_report import FROM, INSTALL, LEAST, loss_blocks, ruler_command
 
-    for title, rows in loss_blocks(measured):
-        print("\n" + one_line(title))
-        print_rows(("", *row) for row in rows)
+    print()
+    print_blocks(loss_blocks(measured))
     contexts = [each.context for each in measured.results[0].contexts]
-    longer = [each for each in contexts if each >= measured.original]
+    longer = [context for context in contexts if context >= measured.original]
     command = ruler_command(plan.model, longer, str(plan.dtype).removeprefix("torch."))
     if command is None:
         print(f"\nRULER's tasks need contexts of at least {LEAST} tokens: no command")
@@ -224,15 +215,15 @@ def print_losses(measured: LossMeasurement, plan: LossPlan) -> None:
     print("\n" + command)
 
 
-def print_fragments(found: Extension, engine: str) -> None:
+def print_fragments(extension: Extension, engine: str) -> None:
     """Print the fragments of one engine or of all; the text to paste is not wrapped."""
     from ropewalk.tools.extend.extension_report import fragment_rows, fragment_title
 
-    if not found.fragments and any(each.usable for each in found.results):
+    if not extension.fragments and any(each.usable for each in extension.results):
         print("\nnothing to paste; --method METHOD prints a rule anyway")
-    for fragment in found.fragments:
+    for fragment in extension.fragments:
         if engine in (fragment.engine, "all"):
-            print("\n" + one_line(fragment_title(fragment, found.method)))
+            print("\n" + one_line(fragment_title(fragment, extension.method)))
             print_rows(("", *row) for row in fragment_rows(fragment))
             if fragment.text is not None:
                 print("\n" + fragment.text)

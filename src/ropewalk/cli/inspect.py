@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from ropewalk.cli.messages import errors, one_line, print_rows
-from ropewalk.cli.options import TypePairing, path_of
+from ropewalk.cli.messages import errors, print_blocks
+from ropewalk.cli.options import PICTURES, TypePairing, target_of
 
 
 def inspect(
@@ -40,7 +39,6 @@ def inspect(
     ignored by an inference engine such as vLLM.
     """
     with errors():
-        from ropewalk.bench.bench_options import check_target
         from ropewalk.tools.inspect import compare_ropes, inspect, to_plain
         from ropewalk.tools.inspect.inspect_report import (
             comparison_blocks,
@@ -48,21 +46,14 @@ def inspect(
             save_wavelengths,
         )
 
-        picture = path_of("--plot", plot)
-        check_target("--plot", picture, [".png", ".svg"])
-        first = inspect(config, pairing=pairing)
-        second = None if other is None else inspect(other, pairing=pairing)
-        found = None if second is None else compare_ropes(first, second)
+        picture = target_of("--plot", plot, PICTURES)
+        reports = [inspect(each, pairing=pairing) for each in (config, other) if each is not None]
+        differences = None if other is None else compare_ropes(*reports)
         if picture is not None:
-            save_wavelengths(picture, [first] if second is None else [first, second])
+            save_wavelengths(picture, reports)
         if as_json:
-            print(json.dumps(to_plain(found or first), ensure_ascii=False, indent=1))
+            print(json.dumps(to_plain(differences or reports[0]), ensure_ascii=False, indent=1))
+        elif differences is None:
+            print_blocks(report_blocks(reports[0]))
         else:
-            _print(report_blocks(first) if found is None else comparison_blocks(found))
-
-
-def _print(blocks: Iterable[tuple[str, list[tuple[str, str]]]]) -> None:
-    for place, (title, rows) in enumerate(blocks):
-        print(("\n" if place else "") + one_line(title))
-        if rows:
-            print_rows(("", name, value) for name, value in rows)
+            print_blocks(comparison_blocks(differences))

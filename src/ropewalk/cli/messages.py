@@ -14,6 +14,8 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -70,17 +72,36 @@ def print_rows(rows: Iterable[Sequence[str]], widest: int = WIDEST) -> None:
         )
 
 
+def print_blocks(blocks: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> None:
+    """Print titles with indented rows below them, and an empty line between two blocks."""
+    for place, (title, rows) in enumerate(blocks):
+        print(("\n" if place else "") + one_line(title))
+        if rows:
+            print_rows(("", *row) for row in rows)
+
+
 def summary(docstring: str | None) -> str:
     """Return the first line of a docstring, without the backticks around its code."""
     lines = (docstring or "").strip().splitlines()
     return lines[0].strip().replace("`", "") if lines else "(no description)"
 
 
+@dataclass
 class Interrupted:
     """The message for an interruption; a command may change it while it runs."""
 
-    def __init__(self, message: str) -> None:
-        self.message = message
+    message: str
+
+    @contextmanager
+    def after_writing(self, folder: Path | None) -> Iterator[None]:
+        """Say at an interruption if a folder was written, which appears complete or not at all."""
+        existed = folder is None or os.path.lexists(folder)
+        try:
+            yield
+        except KeyboardInterrupt:
+            if folder is not None and folder.is_dir() and not existed:
+                self.message = f"interrupted after {folder} was written completely"
+            raise
 
 
 @contextmanager

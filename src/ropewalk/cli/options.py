@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
@@ -12,10 +13,13 @@ import typer
 from ropewalk.checks import shown
 
 if TYPE_CHECKING:
+    import torch
+
     from ropewalk.encodings import ImportedSource
     from ropewalk.lab.config import Config
 
 MOST_PATH_BYTES = 4_096  # the limit of Linux
+PICTURES = (".png", ".svg")
 
 Preset = Annotated[
     str,
@@ -181,6 +185,37 @@ def path_of(option: str, text: str | None) -> Path | None:
     return Path(text)
 
 
+def target_of(option: str, text: str | None, endings: Sequence[str]) -> Path | None:
+    """Return the path of a file to write. Raises if it could not be written, before any work."""
+    path = path_of(option, text)
+    if path is None:
+        return None
+    if path.suffix not in endings:
+        raise ValueError(f"{option} must end in {' or '.join(endings)}, got {text!r}")
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"{option} must be a file in a folder that can be written, got {path}")
+    if option == "--figure" and find_spec("matplotlib") is None:
+        raise ImportError(f"{option} needs matplotlib, which is not installed")
+    return path
+
+
+def leave_out(when: str, options: Mapping[str, object]) -> None:
+    """Raise ValueError that names the first of these options that was given."""
+    for option, value in options.items():
+        if value is not None and value is not False:
+            raise ValueError(f"{option} must be left out {when}")
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """Return the dtype that --dtype names."""
+    from ropewalk.bench.bench_options import DTYPES
+
+    if name not in DTYPES:
+        raise ValueError(f"--dtype must be one of {', '.join(DTYPES)}, got {shown(name)}")
+    return DTYPES[name]
+
+
 def import_all(sources: list[str] | None) -> list[ImportedSource]:
     """Import every --import source; its encodings are then in the registry."""
     from ropewalk.encodings import import_encodings
@@ -205,11 +240,11 @@ def config_of(
     **options: Any,
 ) -> Config:
     """Return the config that options, a file and `field=value` settings describe."""
-    from ropewalk.lab.config_sources import make_config, read_sweep
+    from ropewalk.lab.config_sources import make_config, read_settings, read_sweep
     from ropewalk.machine import pick_device
 
     options = {name: value for name, value in options.items() if value is not None}
-    given = _given_once(settings or [], {**options, "preset": preset}) | options
+    given = read_settings(settings or [], {**options, "preset": preset}) | options
     for part in str(given.get("data", "")).split(","):  # may be files, separated by commas
         path_of("--data", part or None)
     if imports:
@@ -225,28 +260,3 @@ def config_of(
     config = make_config(preset, path_of("--config", file), given, fallback)
     pick_device(config.device)  # fails here, before any work on the data
     return config
-
-
-def _given_once(settings: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings. Raises ValueError if a field is given two different values."""
-    from ropewalk.lab.config_sources import read_setting
-
-    given: dict[str, Any] = {}
-    written: dict[str, str] = {}
-    for text in settings:
-        name, given_value = read_setting(text)
-        value = text.partition("=")[2].strip()
-        if written.setdefault(name, value) != value:
-            raise ValueError(
-                f"{shown(name)} must be given once, got {shown(f'{name}={written[name]}')} and "
-                f"{shown(text)}; remove one of them"
-            )
-        option = options.get(name, value)
-        # --preset has a value even if the user gave none.
-        if option != value and (name, option) != ("preset", "default"):
-            raise ValueError(
-                f"{shown(name)} must be given once, got {shown(text)} and "
-                f"{shown(f'--{name} {option}')}; remove one of them"
-            )
-        given[name] = given_value
-    return given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -64,17 +64,9 @@ def train(
         from ropewalk.lab.running.scheduler import train_one
         from ropewalk.lab.training.process_group import is_first_process
 
-        options: dict[str, Any] = {"task": task, "data": data, "attention": attention}
-        chosen = config_of(
-            preset,
-            config,
-            settings,
-            fallback={"encodings": "rotary", "seeds": 1},
-            imports=imports,
-            encodings=encodings,
-            seeds=seeds,
-            **options,
-        )
+        fallback = {"encodings": "rotary", "seeds": 1}
+        options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
+        chosen = config_of(preset, config, settings, fallback, imports, None, task=task, **options)
         run = path_of("--out", out) or default_folder(chosen)
         started_by = make_launcher(launcher, launcher_args, run)
         interruption.message = RESUMABLE

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
+from ropewalk.cli.compare import run_and_print
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
 from ropewalk.cli.options import Against, Imports, Jobs, Note, import_all, names_of, path_of
 
@@ -32,31 +32,20 @@ def tune(
     tuned earlier, and that this command does not name, goes back to the config's value.
     """
     with errors() as interruption:
-        from ropewalk.lab.report.terminal import print_table
         from ropewalk.lab.results import read_results
-        from ropewalk.lab.running.compare import compare as run_comparison
-        from ropewalk.lab.running.progress import Watcher
         from ropewalk.lab.running.tuning import read_tuned_config
 
         folder = path_of("RUN", run)
         import_all(imports)
         config = read_tuned_config(folder, sweep)
         former = read_results(folder)
-        console = new_console()
         interruption.message = RESUMABLE
-        with Watcher(console) as watcher:
-            results = run_comparison(
-                config,
-                folder,
-                jobs=jobs,
-                command=["ropewalk", *sys.argv[1:]],
-                note=former.note if note is None else note,
-                against=former.against if against is None else names_of(against),
-                after=former.command,
-                watch=watcher.watch,
-                stage=watcher.stage,
-                progress=watcher.progress,
-            )
-        if results is not None:  # else this is another process of torchrun
-            print_table(console, results)
-            console.print(f"\nReport: {folder / 'report.html'}", highlight=False)
+        run_and_print(
+            new_console(),
+            config,
+            folder,
+            jobs=jobs,
+            note=former.note if note is None else note,
+            against=former.against if against is None else names_of(against),
+            after=former.command,
+        )

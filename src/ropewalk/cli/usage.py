@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ropewalk.checks import shown
-from ropewalk.cli.messages import errors, one_line, print_rows
-from ropewalk.cli.options import Device, Imports, import_all, path_of
+from ropewalk.cli.messages import errors, print_blocks
+from ropewalk.cli.options import (
+    PICTURES,
+    Device,
+    Imports,
+    dtype_of,
+    import_all,
+    leave_out,
+    path_of,
+    target_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
 
 TOKENS, WINDOW = 4_096, 256
 MOST_TOKENS = 1_000_000
-DTYPES = ("float32", "bfloat16", "float16")
 
 
 def usage(
@@ -75,47 +83,34 @@ def usage(
     and the loss if only the fastest share p of the pairs rotates (p-RoPE, without training).
     """
     with errors():
-        from ropewalk.bench.bench_options import check_target
         from ropewalk.lab.tasks.text_model import run_of
         from ropewalk.machine import pick_device
         from ropewalk.tools import usage as measure
         from ropewalk.tools.usage.usage_report import summary_blocks, usage_picture
 
-        place, text_file, picture = (
-            path_of("MODEL", model), path_of("--text", text), path_of("--plot", plot)
-        )  # fmt: skip
-        check_target("--plot", picture, [".png", ".svg"])
-        on = pick_device(device)
-        targets: Tensor | None = None  # the next tokens
-        if dtype not in DTYPES:
-            raise ValueError(f"--dtype must be one of {', '.join(DTYPES)}, got {shown(dtype)}")
-        if run_of(place) is not None:
-            import_all(imports)
-            name, ids, targets, loaded = _of_run(
-                place, encoding, seed, text_file, window, tokens, on
-            )
-        else:
-            for option, given in (("--encoding", encoding), ("--seed", seed)):
-                if given is not None:
-                    raise ValueError(
-                        f"{option} must be left out for a model that is not in a run folder, got "
-                        f"{shown(given)}"
-                    )
-            with redirect_stdout(sys.stderr):  # what the model's code prints
-                name, ids, loaded = _of_transformers(
-                    place, text_file, window, tokens, dtype, on, trust_remote_code
+        place, text_file = path_of("MODEL", model), path_of("--text", text)
+        picture = target_of("--plot", plot, PICTURES)
+        on, chosen = pick_device(device), dtype_of(dtype)
+        with redirect_stdout(sys.stderr):  # what the model's code prints
+            if run_of(place) is not None:
+                import_all(imports)
+                name, ids, targets, loaded = _of_run(
+                    place, encoding, seed, text_file, window, tokens, on
                 )
-        with redirect_stdout(sys.stderr):
-            found = measure(loaded, ids, targets=targets)
+            else:
+                others = {"--encoding": encoding, "--seed": seed}
+                leave_out("for a model that is not in a run folder", others)
+                name, ids, loaded = _of_transformers(
+                    place, text_file, window, tokens, chosen, on, trust_remote_code
+                )
+                targets = None  # the next tokens
+            used = measure(loaded, ids, targets=targets)
         if picture is not None:
-            usage_picture(found).save(picture)
+            usage_picture(used).save(picture)
         if as_json:
-            print(json.dumps({"source": name, **found.to_dict()}, ensure_ascii=False, indent=1))
-            return
-        for at, (title, rows) in enumerate(summary_blocks(found, name)):
-            print(("\n" if at else "") + one_line(title))
-            if rows:
-                print_rows(("", *row) for row in rows)
+            print(json.dumps({"source": name, **used.to_dict()}, ensure_ascii=False, indent=1))
+        else:
+            print_blocks(summary_blocks(used, name))
 
 
 def _of_run(
@@ -131,11 +126,11 @@ def _of_run(
     from ropewalk.lab.tasks.text_model import find_text_model
 
     wanted = None if encoding is None else "".join(encoding.split())
-    found = find_text_model(place, wanted, seed)
-    length = window or found.config.train_length
-    ids = found.read_ids(text, _least(length, most, window), most)
-    name = f"{place}, {found.encoding}, seed {found.seed}"
-    return name, *found.batch(_windows(ids, length)), found.load(device)
+    trained = find_text_model(place, wanted, seed)
+    length = window or trained.config.train_length
+    ids = trained.read_ids(text, _least(length, most, window), most)
+    name = f"{place}, {trained.encoding}, seed {trained.seed}"
+    return name, *trained.batch(_windows(ids, length)), trained.load(device)
 
 
 def _of_transformers(
@@ -143,26 +138,20 @@ def _of_transformers(
     text: Path,
     window: int | None,
     most: int,
-    dtype: str,
+    dtype: torch.dtype,
     device: torch.device,
     trust_remote_code: bool,
 ) -> tuple[str, Tensor, nn.Module]:
     """Return a name, windows of token ids and a model of transformers."""
     import torch
 
-    from ropewalk.tools.model_files import (
-        check_memory,
-        load,
-        read_source,
-        read_tokens,
-        start_tokens,
-    )
+    from ropewalk.tools import model_files
 
     if not (place / "config.json").is_file():
         raise ValueError(
             f"MODEL must be a model's folder with config.json, or a run folder, got {place}"
         )
-    source = read_source(place, trust_remote_code, name="MODEL")
+    source = model_files.read_source(place, trust_remote_code, name="MODEL")
     if not source.has_weights:
         raise ValueError(f"MODEL must be a folder with weights, got {shown(str(place))}")
     config = source.config.get_text_config(decoder=True)
@@ -173,13 +162,12 @@ def _of_transformers(
             f"--window must be at most the model's max_position_embeddings {trained:,}, got "
             f"{length:,}"
         )
-    start = start_tokens(source)
-    text_length = length - len(start)
-    ids = read_tokens(source, text, _least(length, most, window), most)
-    check_memory(source, getattr(torch, dtype), device)
-    rows = _windows(ids, text_length)
-    model = load(source, getattr(torch, dtype), device)
-    return str(place), torch.cat([start.expand(len(rows), -1), rows], 1), model
+    start = model_files.start_tokens(source)
+    ids = model_files.read_tokens(source, text, _least(length, most, window), most)
+    model_files.check_memory(source, dtype, device)
+    rows = _windows(ids, length - len(start))
+    loaded = model_files.load(source, dtype, device)
+    return str(place), torch.cat([start.expand(len(rows), -1), rows], 1), loaded
 
 
 def _least(length: int, most: int, window: int | None) -> int:

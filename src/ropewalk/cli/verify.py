@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ropewalk.cli.messages import errors, print_rows
-from ropewalk.cli.options import path_of
+from ropewalk.cli.options import leave_out, path_of
 
 if TYPE_CHECKING:
-    from ropewalk.tools.verify import Check, Report
+    from ropewalk.tools.verify import Report
 
 SECONDS = 60.0
 MOST_UNTESTED = 8  # that are named in one line
@@ -60,13 +61,16 @@ def verify(
         ),
     ] = None,
     layer: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Layer of CONFIG, from 0.  [default: the first with rope]"),
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="Layer of CONFIG, from 0.  [default: the first with rope]"
+        ),
     ] = None,
     length: Annotated[
-        str | None,
+        int | None,
         typer.Option(
             metavar="N",
+            min=1,
             help="Length of the complete sequence, if the scaling rule of CONFIG depends on it. "
             "With --model: the number of positions to test, at least 64.",
         ),
@@ -86,7 +90,7 @@ def verify(
             help="bhsd or bshd: the order of batch, heads, sequence and dimensions.",
         ),
     ] = None,
-    head_dim: Annotated[str | None, typer.Option(metavar="N", help="Size of heads.")] = None,
+    head_dim: Annotated[int | None, typer.Option(metavar="N", min=2, help="Size of heads.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find out what a rotation really does, and name its faults.
@@ -102,23 +106,20 @@ def verify(
             raise ValueError("either MODULE:FUNCTION or --model must be given, and not both")
         if model is not None:
             others = {"--layer": layer, "--form": form, "--axes": axes, "--head-dim": head_dim}
-            for option, value in others.items():
-                if value is not None:
-                    raise ValueError(f"{option} must be left out with --model, got {value[:40]!r}")
-            report = _of_model(model, like, length, meta, trust_remote_code)
-        elif meta or trust_remote_code:
-            raise ValueError("--meta and --trust-remote-code must be left out without --model")
+            leave_out("with --model", others)
+            report = _of_model(path_of("--model", model), like, length, meta, trust_remote_code)
         else:
-            assert target is not None
+            others = {"--meta": meta, "--trust-remote-code": trust_remote_code}
+            leave_out("without --model", others)
             with limited(SECONDS):
                 report = check(
-                    load_target(target),
+                    load_target(str(target)),
                     like=path_of("--like", like),
-                    layer=_number("--layer", layer, 0),
-                    length=_number("--length", length, 1),
+                    layer=layer,
+                    length=length,
                     form=form,
                     axes=axes,
-                    head_dim=_number("--head-dim", head_dim, 2),
+                    head_dim=head_dim,
                 )
         if as_json:
             print(json.dumps(report.to_dict(), indent=1))
@@ -129,18 +130,15 @@ def verify(
 
 
 def _of_model(
-    folder: str, like: str | None, length: str | None, meta: bool, trust_remote_code: bool
+    path: Path, like: str | None, length: int | None, meta: bool, trust_remote_code: bool
 ) -> Report:
     """Load a model and verify it; what its code prints goes to standard error."""
     from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY
     from ropewalk.tools.verify import load_model, verify_model
 
     with redirect_stdout(sys.stderr):
-        path = path_of("--model", folder)
-        assert path is not None
         loaded = load_model(path, meta=meta, trust_remote_code=trust_remote_code)
-        wanted = path_of("--like", like) or path
-        report = verify_model(loaded, wanted, length=_number("--length", length, 64))
+        report = verify_model(loaded, path_of("--like", like) or path, length=length)
     config: Any = getattr(loaded, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     if "pairing" in report.faults and getattr(text, CONVERTED_PAIRING_KEY, None) is not None:
@@ -158,7 +156,14 @@ def print_report(report: Report) -> None:
     from ropewalk.tools.verify.verify_report import by_layers
 
     print(f"{report.target}: {report.form}\n")
-    print_rows(_row(check) for check in by_layers(report))
+    print_rows(
+        (
+            MARKS[check.verdict],
+            f"{check.where}, {check.name}" if check.where else check.name,
+            f"{check.fault}: {check.says}" if check.fault else check.says,
+        )
+        for check in by_layers(report)
+    )
     print()
     for fault in report.faults:
         print_rows([(f"{fault}:", f"{FAULTS[fault].what}. Likely cause: {FAULTS[fault].cause}.")])
@@ -169,24 +174,6 @@ def print_report(report: Report) -> None:
     elif report.complete:
         print("no fault found")
     else:
-        print(f"no fault found in what could be tested; not tested: {_untested(report)}")
-
-
-def _untested(report: Report) -> str:
-    shown = "; ".join(report.untested[:MOST_UNTESTED])
-    more = len(report.untested) - MOST_UNTESTED
-    return f"{shown}; and {more} more" if more > 0 else shown
-
-
-def _row(check: Check) -> tuple[str, str, str]:
-    name = f"{check.where}, {check.name}" if check.where else check.name
-    says = f"{check.fault}: {check.says}" if check.fault else check.says
-    return MARKS[check.verdict], name, says
-
-
-def _number(option: str, text: str | None, least: int) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 12 or int(text) < least:
-        raise ValueError(f"{option} must be a whole number of at least {least}, got {text[:40]!r}")
-    return int(text)
+        named, more = report.untested[:MOST_UNTESTED], len(report.untested) - MOST_UNTESTED
+        rest = f"; and {more} more" if more > 0 else ""
+        print(f"no fault found in what could be tested; not tested: {'; '.join(named)}{rest}")

@@ -186,6 +186,28 @@ def read_setting(text: str) -> tuple[str, Any]:
     return name, read_value(value)
 
 
+def read_settings(texts: Iterable[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `field=value` settings. Raises ValueError if a field gets two different values.
+
+    options: the values of options such as --seeds, by the name of their field.
+    """
+    given: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for text in texts:
+        name, setting = read_setting(text)
+        given[name] = setting
+        value = text.partition("=")[2].strip()
+        option = options.get(name, value)
+        if written.setdefault(name, value) != value:
+            both = f"{shown(f'{name}={written[name]}')} and {shown(text)}"
+        elif option != value and (name, option) != ("preset", "default"):  # which it always has
+            both = f"{shown(text)} and {shown(f'--{name} {option}')}"
+        else:
+            continue
+        raise ValueError(f"{shown(name)} must be given once, got {both}; remove one of them")
+    return given
+
+
 def read_run_config(run: Path) -> Config:
     """Return the config of a run folder."""
     path = run / "config.json"

@@ -12,7 +12,7 @@ import pytest
 from scripts import ROOT, load_scripts
 from typer.testing import CliRunner
 
-from ropewalk.cli import app
+from ropewalk.cli.app import app
 from ropewalk.encodings import REGISTRY, outside
 from ropewalk.files import read_json
 from ropewalk.lab.report.publish import FREE, parts_of
