@@ -5,6 +5,7 @@ statistics than those of the hypotheses, or if a rule that should have no effect
 """
 
 import re
+import shutil
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from ropewalk.files import read_json
 from ropewalk.lab.cells import Cell, read_hypotheses
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.report.publish import publish
+from ropewalk.lab.report import publish
 from ropewalk.lab.results import read_results
 from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.scoring.bleu import bleu_statistics
@@ -93,6 +94,14 @@ def text_run(run_of):
 
 
 @pytest.fixture(scope="module")
+def extrapolated(text_run, run_of, tmp_path_factory):
+    """The folder of the study of extrapolation; trying its rules takes seconds."""
+    folder = tmp_path_factory.mktemp("extrapolation")
+    extrapolation.main([str(text_run), str(run_of(**SUMS)), "--out", str(folder)])
+    return folder
+
+
+@pytest.fixture(scope="module")
 def phrases_run(run_of):
     return run_of(**PHRASES)
 
@@ -144,11 +153,9 @@ def test_a_token_is_left_whole_where_nothing_is_added(text_run, tmp_path):
     assert "`sinusoidal`, seed 2" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
-def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
+def test_extrapolation_has_the_runs_own_scores(extrapolated):
     """Also fails if the plain rope, rebuilt among the rules, is not the model that was scored."""
-    sums = run_of(**SUMS)
-    extrapolation.main([str(text_run), str(sums), "--out", str(tmp_path)])
-    text, generated = read_json(tmp_path / "results.json")["runs"]
+    text, generated = read_json(extrapolated / "results.json")["runs"]
     for run, splits in ((text, ("x1", "x2")), (generated, ("x1",))):
         plain = run["rules"]["scores"]["none"]
         for split in splits:
@@ -156,10 +163,9 @@ def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
     assert text["rules"]["scores"]["Linear"]["x2"] != text["rules"]["scores"]["none"]["x2"]
     assert text["rules"]["trained_tokens"] == TEXT["train_length"]
     assert generated["rules"]["trained_tokens"] == 1 + 2 * 2 + 1 + 3  # two digits each, and the sum
-    assert generated["rules"]["scores"]["YaRN"] == {
-        "x3000": [None]
-    }  # addition has no numbers that long
-    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    no_score = {"x3000": [None]}  # addition has no numbers that long
+    assert generated["rules"]["scores"]["YaRN"] == no_score
+    readme = (extrapolated / "README.md").read_text(encoding="utf-8")
     assert "Compared with plain rotary (`none`), on the same items and seeds" in readme
     assert "No rule could be tested against plain rotary" in readme
     assert "| causal-lm, perplexity | addition, % |" in readme
@@ -167,9 +173,9 @@ def test_extrapolation_has_the_runs_own_scores(text_run, run_of, tmp_path):
     assert "→ – |" in readme
 
 
-def test_rules_are_tested_against_plain_rotary(text_run):
+def test_rules_are_tested_against_plain_rotary(extrapolated):
     """Fails if a rule is tested on other items, against another rule, or without correction."""
-    rules = extrapolation.try_rules(text_run)
+    rules = read_json(extrapolated / "results.json")["runs"][0]["rules"]
     assert rules["tested"]["key"] == "loss"
     assert rules["tests"]["x1"] == {}  # all rules equal the plain rope there
     assert list(rules["tests"]["x2"]) == [rule for rule in rules["scores"] if rule != "none"]
@@ -184,11 +190,14 @@ def test_rules_are_tested_against_plain_rotary(text_run):
         assert versus["p"] <= versus["p_holm"] <= 1
 
 
-def test_a_published_folder_keeps_the_rules_that_were_tried(text_run, tmp_path):
+def test_a_published_folder_keeps_the_rules_that_were_tried(
+    text_run, extrapolated, tmp_path, monkeypatch
+):
     """Fails if scores of a published folder can't be read, or results of its rules are lost."""
-    extrapolation.main([str(text_run), "--out", str(tmp_path / "study")])
-    tried = read_json(tmp_path / "study" / "results.json")["runs"]
-    publish(text_run, tmp_path / "published")
+    tried = read_json(extrapolated / "results.json")["runs"][:1]
+    shutil.copytree(extrapolated, tmp_path / "study")
+    monkeypatch.setattr(publish, "pictures_of", lambda results: {})
+    publish.publish(text_run, tmp_path / "published")
     extrapolation.main([str(tmp_path / "published"), "--out", str(tmp_path / "study")])
     assert read_json(tmp_path / "study" / "results.json")["runs"] == tried
 

@@ -107,12 +107,6 @@ def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:
     return max(late) if late else None
 
 
-def finite(curve: Curve) -> Curve:
-    """Return the curve without points that are not finite, as in a diverging loss."""
-    kept = [(x, y) for x, y in zip(curve.x, curve.loss, strict=True) if math.isfinite(y)]
-    return Curve(curve.seed, tuple(x for x, _ in kept), tuple(y for _, y in kept), curve.diverged)
-
-
 def _interpolate(curve: Curve, x: float) -> float:
     right = bisect_left(curve.x, x)
     if right < len(curve.x) and curve.x[right] == x:

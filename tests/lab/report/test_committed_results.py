@@ -7,6 +7,7 @@ leads to another config than that of the numbers.
 import re
 import shlex
 import subprocess
+from functools import cache
 
 import pytest
 from scripts import ROOT, load_scripts
@@ -36,10 +37,14 @@ MOST_BYTES = 1_000_000
 CLAIMS = RESULTS / "claims"  # its page is claims.md, which has its own test
 FOLDERS = sorted(path.parent for path in RESULTS.rglob("results.json") if path.parent != CLAIMS)
 COMPARISONS = [path for path in FOLDERS if "ropewalk" in read_json(path / "results.json")]
+OF_STUDIES = [path for path in FOLDERS if path not in COMPARISONS]
 
 
 def name_of(folder):
     return str(folder.relative_to(RESULTS))
+
+
+committed = cache(read_results)  # for both tests of a folder
 
 
 def commands(folder):
@@ -51,7 +56,7 @@ def commands(folder):
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_readme_is_what_is_written_of_the_numbers(folder):
     if folder in COMPARISONS:
-        text = readme(read_results(folder), pictures_in(folder))
+        text = readme(committed(folder), pictures_in(folder))
     else:
         (script,) = load_scripts("studies", SCRIPTS[folder.name])
         text = script.readme(read_json(folder / "results.json"))
@@ -95,8 +100,9 @@ def config_of(monkeypatch):
     REGISTRY.update(known)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+@pytest.mark.parametrize("folder", OF_STUDIES, ids=name_of)
 def test_every_recorded_command_can_be_typed_today(folder, config_of):
+    """Those of comparisons are typed in the test below."""
     lines = commands(folder)
     assert lines
     for line in lines:
@@ -111,8 +117,7 @@ def test_every_recorded_command_can_be_typed_today(folder, config_of):
 @pytest.mark.parametrize("folder", COMPARISONS, ids=name_of)
 def test_a_recorded_command_asks_for_the_config_of_the_numbers(folder, config_of):
     """In results with parts, each part's command has its own cells and the same config."""
-    results = read_results(folder)
-    lines = commands(folder)
+    results, lines = committed(folder), commands(folder)
     data = results.config.data
     if data in TEXTS:  # a clone does not have them
         assert lines.pop(0) == TEXTS[data]

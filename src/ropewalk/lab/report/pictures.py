@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from ropewalk.figures.attention_pictures import attention_maps
 from ropewalk.figures.loss_pictures import loss_curves
 from ropewalk.figures.picture import Picture
-from ropewalk.figures.plot_data import Curve, Outcome, finite, smoothed
+from ropewalk.figures.plot_data import Curve, Outcome, smoothed
 from ropewalk.figures.score_pictures import score_by_encoding, score_by_length
 from ropewalk.lab.report.formats import bin_label, column_title
 from ropewalk.lab.results import CellResults, Results
@@ -18,20 +19,18 @@ Curves = Literal["training", "validation"]
 
 def outcomes(results: Results, split: str) -> dict[str, Outcome]:
     """Return each encoding's score on a split, and its tested difference from the first."""
-    key, found = results.headline_metric.key, {}
+    outcome_of = {}
     for row in results.encodings:
-        score, versus = row.summary[split].spread(key), row.summary[split].versus_first
+        score = row.summary[split].spread(results.headline_metric.key)
+        versus = row.summary[split].versus_first
         difference = None if versus is None else (versus.difference, versus.low, versus.high)
-        found[row.name] = Outcome(score.values, score.mean, difference)
-    return found
+        outcome_of[row.name] = Outcome(score.values, score.mean, difference)
+    return outcome_of
 
 
 def curves(results: Results, kind: Curves) -> dict[str, list[Curve]]:
     """Return loss curves by steps; `kind` is "training" (smoothed) or "validation"."""
-    found = {}
-    for row in results.encodings:
-        found[row.name] = [_curve(cell, kind) for cell in row.cells]
-    return found
+    return {row.name: [_curve(cell, kind) for cell in row.cells] for row in results.encodings}
 
 
 def by_length(results: Results, split: str) -> tuple[list[str], dict[str, list[list[float]]]]:
@@ -68,14 +67,9 @@ def by_multiple(results: Results) -> dict[str, Any]:
 
 def _curve(cell: CellResults, kind: Curves) -> Curve:
     points = cell.training if kind == "training" else cell.validation
-    curve = finite(
-        Curve(
-            cell.seed,
-            tuple(point.step for point in points if point.loss is not None),
-            tuple(point.loss for point in points if point.loss is not None),
-            cell.status == "diverged",
-        )
-    )
+    known = [(p.step, p.loss) for p in points if p.loss is not None and math.isfinite(p.loss)]
+    steps, losses = zip(*known, strict=True) if known else ((), ())
+    curve = Curve(cell.seed, steps, losses, cell.status == "diverged")
     # 1/25 of the curve: smooths the noise of batches, and hides no change of direction.
     return smoothed(curve, len(curve.x) // 25 | 1) if kind == "training" else curve
 
@@ -86,12 +80,12 @@ def pictures_of(results: Results) -> dict[str, Picture]:
     Attention is not among them unless the weights of all encodings that have a model are known.
     """
     losses = loss_curves(curves(results, "training"), curves(results, "validation"))
-    found = score_pictures(results) | {"loss": losses}
+    pictures = score_pictures(results) | {"loss": losses}
     rows = results.encodings
     maps = {row.name: row.attention.weights for row in rows if row.attention is not None}
     if maps and all(row.attention is not None or row.has_diverged for row in rows):
-        found["attention"] = attention_maps(maps)
-    return found
+        pictures["attention"] = attention_maps(maps)
+    return pictures
 
 
 def score_pictures(results: Results) -> dict[str, Picture]:
@@ -103,10 +97,8 @@ def score_pictures(results: Results) -> dict[str, Picture]:
             "bleu-by-length": score_by_length(*by_length(results, split)),
         }
     metric, tested = results.headline_metric, results.tested
-    other = tested.name if tested != metric else ""
-    found = {
-        "score": score_by_encoding(outcomes(results, split), column_title(metric, split), other)
-    }
+    other, title = tested.name if tested != metric else "", column_title(metric, split)
+    pictures = {"score": score_by_encoding(outcomes(results, split), title, other)}
     if len(results.splits) > 1:
-        found["score-by-length"] = score_by_length(**by_multiple(results))
-    return found
+        pictures["score-by-length"] = score_by_length(**by_multiple(results))
+    return pictures

@@ -45,7 +45,7 @@ def conditions(results: Results) -> list[tuple[str, str]]:
     for number, part in enumerate(results.parts, start=1):
         facts.append((f"Part {number}", cells_text(part)))
         of_part = _of_a_run(part, [], _training_time(results, part))
-        facts += [(f"Part {number}, {_lower(name)}", text) for name, text in of_part]
+        facts += [(f"Part {number}, {name[0].lower()}{name[1:]}", text) for name, text in of_part]
     if facts:
         facts += [("Imported", text) for text in imported]
     else:
@@ -82,50 +82,31 @@ def _training_time(results: Results, part: Part | None = None) -> float:
 def _of_a_run(
     run: Results | Part, imported: Sequence[str], training: float
 ) -> list[tuple[str, str]]:
-    machine = run.machine
-    facts = [
+    """Return the conditions of a run; `training` is how long its training must have taken."""
+    machine, commit = run.machine, str(run.commit or "not known")
+    if commit.endswith("+"):
+        commit = f"{commit[:-1]}, with uncommitted changes"
+    duration, started = format_duration(run.duration_s), run.started
+    if run.sittings > 1:
+        duration += (
+            f", summed over {run.sittings} calls of the command: one began the run, others "
+            "continued it"
+        )
+    if run.duration_s < training:  # the times of earlier commands may not have been recorded
+        duration += ", without earlier calls, whose time was not recorded"
+        started = f"before {started}, by an earlier command"
+    cells = format_count(machine.cells_at_once, "training run")
+    versions = {"ropewalk": run.ropewalk, **run.versions}
+    return [
         ("Command", run.command),
-        ("Git commit when scored", _commit(run)),
-        ("Started", _started(run, training)),
-        ("Duration", _duration(run, training)),
+        ("Git commit when scored", commit),
+        ("Started", started),
+        ("Duration", duration),
         ("Machine", f"{machine.processor}, {format_count(machine.cores, 'core')}"),
         ("Device", machine.device),
         ("Precision", machine.precision),
-        (
-            "In parallel",
-            f"{format_count(machine.cells_at_once, 'training run')} of "
-            f"{format_count(machine.threads_per_cell, 'thread')} each",
-        ),
+        ("In parallel", f"{cells} of {format_count(machine.threads_per_cell, 'thread')} each"),
+        *(("Imported", text) for text in imported),
+        *([("Note", run.note)] if run.note else []),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
-    facts += [("Imported", text) for text in imported]
-    if run.note:
-        facts.append(("Note", run.note))
-    versions = {"ropewalk": run.ropewalk, **run.versions}
-    return [*facts, ("Versions", ", ".join(f"{name} {v}" for name, v in versions.items()))]
-
-
-def _commit(run: Results | Part) -> str:
-    commit = str(run.commit or "not known")
-    return f"{commit[:-1]}, with uncommitted changes" if commit.endswith("+") else commit
-
-
-def _started(run: Results | Part, training: float) -> str:
-    """Return when a run began; the times of earlier commands may not have been recorded."""
-    earlier = run.duration_s < training
-    return f"before {run.started}, by an earlier command" if earlier else str(run.started)
-
-
-def _duration(run: Results | Part, training: float) -> str:
-    """Return how long a run took; `training` is how long its training must have taken."""
-    text, commands = format_duration(run.duration_s), run.sittings
-    if commands > 1:
-        text += (
-            f", summed over {commands} calls of the command: one began the run, others continued it"
-        )
-    if run.duration_s < training:
-        text += ", without earlier calls, whose time was not recorded"
-    return text
-
-
-def _lower(name: str) -> str:
-    return name[:1].lower() + name[1:]

@@ -49,7 +49,6 @@ from ropewalk.lab.results import (
     AttentionMaps,
     MetricFacts,
     Results,
-    SplitScores,
     read_attention,
     read_results,
     read_summary,
@@ -67,20 +66,16 @@ def free_hypotheses(run: Path, results: Results) -> dict[str, bytes]:
             folder = row.cell(cell.seed).folder(run)
             for split in results.splits:
                 content = _content(folder, results, split)
-                _check_scored(content, cell.scores[split], folder / split)
-                if content is not None:
-                    answers[f"{ANSWERS}/{row.slug}/seed-{cell.seed}.{split}.txt"] = content
+                if content is None:
+                    continue
+                scored = cell.scores[split].hypotheses_sha256
+                if scored not in (None, hashlib.sha256(content).hexdigest()):
+                    raise ValueError(
+                        "run must contain the translations that were scored, but "
+                        f"{folder / split} has changed since; run the command of the run again"
+                    )
+                answers[f"{ANSWERS}/{row.slug}/seed-{cell.seed}.{split}.txt"] = content
     return answers
-
-
-def _check_scored(content: bytes | None, scores: SplitScores, place: Path) -> None:
-    wanted = scores.hypotheses_sha256
-    if content is None or wanted is None or hashlib.sha256(content).hexdigest() == wanted:
-        return
-    raise ValueError(
-        f"run must contain the translations that were scored, but {place} has changed since; run "
-        f"the command of the run again"
-    )
 
 
 def _content(folder: Path, results: Results, split: str) -> bytes | None:
@@ -92,11 +87,11 @@ def _content(folder: Path, results: Results, split: str) -> bytes | None:
     path = folder / f"{split}.json"
     if results.task not in SEQUENCE_TASKS or not path.exists():
         return None
-    held = read_checked_json(path, most_bytes=MOST_DATA_BYTES)
-    if "predictions" not in held:
+    facts = read_checked_json(path, most_bytes=MOST_DATA_BYTES)
+    if "predictions" not in facts:
         return None
     words = SEQUENCE_TASKS[results.task].words
-    pairs = zip(held["predictions"], held["statistics"]["exact"], strict=True)
+    pairs = zip(facts["predictions"], facts["statistics"]["exact"], strict=True)
     lines = ["=" if right else " ".join(words[i] for i in ids) for ids, right in pairs]
     return "".join(f"{line}\n" for line in lines).encode()
 
