@@ -34,6 +34,7 @@ KINDS = [
     *(("both", each) for each in (signal.SIGKILL, signal.SIGTERM)),
 ]
 TIMED = {"seconds", "tokens_per_s", "peak_memory_bytes", "checksum", "duration_s", "started"}
+TIMED |= {"equal_time"}
 PATIENCE = 300  # seconds that a process may take to end before that is a failure
 
 
@@ -151,13 +152,9 @@ def uninterrupted(folder: Path) -> tuple[dict[str, object], float]:
 
 def _untimed(value: object) -> object:
     if isinstance(value, dict):
-        kept = {k: _untimed(v) for k, v in value.items() if not _is_timed(k)}
-        return {k: v for k, v in kept.items() if k != "equal_time"}
+        timed = {name for name in value if name in TIMED or name.endswith("_seconds")}
+        return {name: _untimed(value[name]) for name in value.keys() - timed}
     return [_untimed(each) for each in value] if isinstance(value, list) else value
-
-
-def _is_timed(name: str) -> bool:
-    return name in TIMED or name.endswith("_seconds")
 
 
 def main(kills: int = 100, seed: int = 0) -> None:

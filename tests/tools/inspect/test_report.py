@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from published import FOLDER, PUBLISHED, READ, REFUSED
 
 import ropewalk as rw
+from ropewalk.rotary.config.config_json import LENGTH_KEYS
 from ropewalk.tools.inspect import to_plain
+from ropewalk.tools.inspect.cautions import place_of
 from ropewalk.tools.inspect.inspect_report import report_blocks
+from ropewalk.tools.verify.verify import read_like
+from ropewalk.tools.verify.verify_report import Check, Place, Report, by_layers
 
 # Their only fault is a field that transformers ignores; `inspect` says so and goes on.
 REPAIRED = {"dseek-draft-test"}
@@ -154,3 +158,22 @@ def test_a_transformers_config_is_read():
     transformers = pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
     config = transformers.LlamaConfig(hidden_size=512, num_attention_heads=8, num_hidden_layers=2)
     assert rw.tools.inspect(config).kinds[0].layers == (0, 1)
+
+
+LLAMA = {"model_type": "llama", "num_hidden_layers": 5, "head_dim": 32, "rope_theta": 1e4}
+
+
+@pytest.mark.parametrize("key", LENGTH_KEYS)
+def test_each_key_of_the_context_is_read_by_inspect_and_verify(key):
+    later = LENGTH_KEYS[LENGTH_KEYS.index(key) + 1 :]
+    config = {**LLAMA, **dict.fromkeys(later, 4096), key: 8192}
+    report = rw.tools.inspect(config)
+    assert (report.max_length, report.max_length_key) == (8192, key)
+    assert read_like(config).max_positions == 8192
+
+
+def test_layers_are_named_as_by_verify():
+    (kind,) = rw.tools.inspect(LLAMA).kinds
+    checks = tuple(Check("sign", "right", "as specified", places=(Place(i),)) for i in range(5))
+    (line,) = by_layers(Report("M", "model", checks))
+    assert place_of(kind) == f"text {line.where}" == "text layers 0-4"

@@ -223,31 +223,28 @@ def _angles(one: RopeFacts, two: RopeFacts) -> tuple[tuple[AngleDifference, ...]
     known += [n for n in _possible_lengths(one, two) if n > max(known, default=1)]
     longest = max(known, default=NEAR[-1])
     distances = sorted({*(each for each in NEAR if each < longest), *(n - 1 for n in known), 1})
-    found = [AngleDifference(n, *_drift_at(one, two, n)) for n in distances if n > 0]
-    if not any(each.radians for each in found):
+    angles = []
+    for distance in filter(None, distances):
+        per_position, pair = drift(one.spec, two.spec, distance + 1)
+        angles.append(AngleDifference(distance, per_position * distance, pair))
+    if not any(angle.radians for angle in angles):
         return (), None
     per_position, _ = drift(one.spec, two.spec, longest)
     one_radian = math.ceil(1 / per_position) if per_position * longest >= 1 else None
-    return tuple(found), one_radian
-
-
-def _drift_at(one: RopeFacts, two: RopeFacts, distance: int) -> tuple[float, int]:
-    per_position, pair = drift(one.spec, two.spec, distance + 1)
-    return per_position * distance, pair
+    return tuple(angles), one_radian
 
 
 def _missing_layers(one: ModelReport, two: ModelReport) -> list[str]:
     """Return sentences about stacks and layers that only one of the models has."""
     notes = []
     for stack in dict.fromkeys(kind.stack for kind in (*one.kinds, *two.kinds)):
-        counts = [
-            sum(len(kind.layers) for kind in report.kinds if kind.stack == stack)
+        layers = [
+            [len(kind.layers) for kind in report.kinds if kind.stack == stack]
             for report in (one, two)
         ]
-        has = [any(kind.stack == stack for kind in report.kinds) for report in (one, two)]
-        if not all(has):
-            only = (one if has[0] else two).source
-            notes.append(f"only {only} has the stack {stack!r}")
+        counts = list(map(sum, layers))
+        if not all(layers):
+            notes.append(f"only {(one if layers[0] else two).source} has the stack {stack!r}")
         elif counts[0] != counts[1] and all(counts):
             notes.append(f"the stack {stack!r} has {counts[0]} and {counts[1]} layers")
     return notes
