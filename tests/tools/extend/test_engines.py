@@ -21,7 +21,7 @@ from published import PUBLISHED, changed
 from tiny_models import FAMILIES, any_tiny_model
 
 import ropewalk as rw
-from ropewalk.rotary.config.text_models import TEXT
+from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.tools.extend.engine_fragments import ARCHITECTURES, ENGINES
 from ropewalk.tools.extend.recommended_rule import FOLLOWED, METHODS
 
@@ -105,7 +105,10 @@ def modeling_files():
     import transformers.models
 
     folder = Path(transformers.models.__file__).parent
-    for model_type in TEXT:
+    for model_type, conventions in CONVENTIONS.items():
+        stacks = MULTIMODAL_MODELS.get(model_type, {"text"})
+        if conventions.head_layout != "head" or "text" not in stacks:
+            continue
         name = model_type.removesuffix("_text").replace("-", "_")
         sources = list((folder / name).glob("modeling_*.py"))
         if sources:

@@ -1,19 +1,351 @@
 """The conventions of every known model type, and the types that no spec can describe.
 
-Here are those of vision and audio stacks, and the stacks of models that have several;
-`text_models` has those of language models.
+They were read in the modeling files of transformers 5.23, or in the model's own code if that
+library has none.
 """
 
 from __future__ import annotations
 
-from ropewalk.rotary.config.conventions import ConventionsByModelType, RopeConventions
-from ropewalk.rotary.config.text_models import LATENT_TEXT, TEXT
+from typing import Any
 
-VISION_AUDIO = ConventionsByModelType()
+from ropewalk.rotary.config.conventions import (
+    DEFAULT_THETA,
+    FULL,
+    SLIDING,
+    IndexerConventions,
+    RopeConventions,
+)
+
+#: The conventions of every known `model_type` of a config.json or of one of its sections.
+CONVENTIONS: dict[str, RopeConventions] = {}
+
+
+def _add(
+    model_types: str,
+    base: RopeConventions | None = None,
+    theta: float | None = DEFAULT_THETA,
+    **conventions: Any,
+) -> None:
+    """Add these model types, with the conventions of `base` except for the arguments.
+
+    theta: the default theta; None: the config must have one. `defaults` and `rope_defaults` are
+    added to those of `base`.
+    """
+    base = RopeConventions() if base is None else base
+    defaults = {**base.defaults, **conventions.pop("defaults", {})}
+    own = conventions.pop("rope_defaults", {})
+    rope_defaults = {**base.rope_defaults, "rope_theta": theta, **own}
+    if theta is None:
+        del rope_defaults["rope_theta"]
+    entry = base._replace(defaults=defaults, rope_defaults=rope_defaults, **conventions)
+    for model_type in model_types.split():
+        assert model_type not in CONVENTIONS, model_type
+        CONVENTIONS[model_type] = entry
+
+
+# Language models.
+
+NEEDS_LAYER_TYPES = ("layer_types",)
+NEEDS_ROPE = ("rope_parameters",)
+NEEDS_PARTIAL = ("partial_rotary_factor",)
+NEEDS_ROTARY_DIM = ("rotary_dim",)
+INDEX_128 = {"index_head_dim": 128}
+
+PARTIAL = RopeConventions(partial_rotary=True)
+PAIRWISE = RopeConventions(pairing="interleaved")
+
+# Full heads, paired in halves, as in Llama; entries differ in the default theta.
+_add(
+    """
+    Yi arcee aria_text chameleon deepseek deepseek_ocr2_encoder deepseek_ocr2_text dia_decoder
+    dia_encoder diffllama doge dots1 esm_rotary esmc eurobert falcon_h1 gemma gemma2
+    gradium_phonon_tts mistral granite granite4_vision_text granite_docling_text granitemoe
+    granitemoeshared hrm_text
+    hyperclovax idefics internlm2 jais2 kyutai_speech_to_text lasr_encoder
+    llama mimi mimi_decoder mimi_encoder minicpm ministral moshi
+    olmo olmo2 olmoe pocket_tts pocket_tts_audio_tokenizer_decoder
+    pocket_tts_audio_tokenizer_encoder qwen2 qwen2_moe qwen3 qwen3_moe qwen3_omni_moe_code2wav
+    qwen3_omni_moe_talker_code_predictor seed_oss starcoder2
+    SaProtConfig t5_gemma_module timesfm2_5 unlimited_ocr_text vaultgemma voxtral_realtime_encoder
+    """
+)
+_add("nomic_bert", theta=1e3)
+_add("jina_embeddings_v3", theta=2e4)
+_add("gpt_oss", theta=15e4, required_keys=NEEDS_ROPE)
+_add("gte", theta=16e4)
+_add("bitnet csm csm_depth_decoder_model evolla flex_olmo", theta=5e5)
+_add("higgs_audio_v2", theta=None, required_keys=NEEDS_ROPE)
+_add("mllama_text_model muse_glimmer_assistant", theta=5e5)
+_add("emu3_text_model mixtral phimoe", theta=1e6)
+_add("voxtral_realtime_text", theta=None, required_keys=("head_dim",))
+_add("cwm", theta=1e6, required_keys=NEEDS_ROPE)
+_add("lfm2 lfm2_moe", theta=1e6, full_attention_index_key="full_attn_idxs", other_layer_type="conv")
+_add("minimax", theta=1e6, required_keys=NEEDS_LAYER_TYPES)
+_add("hunyuan hunyuan_v1_dense hunyuan_v1_moe", extra_fields=frozenset({"alpha"}))
+_add("dbrx", rope_theta_section="attn_config")
+_add("jetmoe", required_keys=("kv_channels",))
+_add("molmo2_text", scaled_layers_key="rope_scaling_layers")
+_add("granite_swa granitemoe_swa", required_keys=("layer_rope_theta",))
+_add("muse_glimmer_text", required_keys=("layer_rope_theta",), one_theta=True)
+_add("muse_spark_text", theta=5e5, required_keys=("layer_rope_theta",), one_theta=True)
+_add("voxtral_text", theta=1e8)
+_add("hy_v3", theta=11_158_840.0)
+_add("apertus", theta=12e6, required_keys=NEEDS_ROPE)
+_add(
+    "ministral3",
+    required_keys=NEEDS_ROPE,
+    extra_fields=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}),
+)
+_add("nanochat", reverse=True)
+
+# Layers without rope, or models that may have none.
+_add("smollm3", theta=2e6, reads_no_rope_layers=True)
+_add(
+    "afmoe exaone4 exaone_moe flint kolibri1",
+    nope_layer_types=frozenset({FULL}),
+    required_keys=NEEDS_LAYER_TYPES,
+)
+_add("olmo_hybrid", required_keys=NEEDS_LAYER_TYPES)
+_add(
+    "esm",
+    rope_switches={"position_embedding_type": "rotary"},
+    defaults={"position_embedding_type": "absolute"},
+)
+_add(
+    "granitemoehybrid",
+    rope_switches={"position_embedding_type": "rope"},
+    defaults={"position_embedding_type": "nope"},
+    required_keys=NEEDS_LAYER_TYPES,
+)
+_add("falcon", rope_switches={"alibi": False}, defaults={"alibi": False})
+_add(
+    "zamba2",
+    rope_switches={"use_mem_rope": True},
+    defaults={"use_mem_rope": False},
+    required_keys=("attention_head_dim", "layer_types"),
+)
+
+# Types of layers with another theta or another rule.
+_add("beam mellum ultrabert", theta=None, rope_parameters_by_layer_type=True)
+_add("lfm3", theta=None, rope_parameters_by_layer_type=True)
+_add("olmo3", theta=5e5, unscaled_layer_types=frozenset({SLIDING}), required_keys=NEEDS_LAYER_TYPES)
+GEMMA = RopeConventions(
+    defaults={"rope_local_base_freq": DEFAULT_THETA, "sliding_window_pattern": 6},
+    keys_by_layer_type={SLIDING: {"rope_theta": "rope_local_base_freq"}},
+    unscaled_layer_types=frozenset({SLIDING}),
+    full_attention_interval_key="sliding_window_pattern",
+)
+_add("gemma3n_text", GEMMA, 1e6, full_attention_interval_key=None, required_keys=NEEDS_LAYER_TYPES)
+_add("gemma3_text t5gemma2_decoder t5gemma2_text", GEMMA, 1e6)
+_add(
+    "gemma4_text gemma4_unified_text diffusion_gemma_text embedding_gemma2_text",
+    theta=None,
+    rope_parameters_by_layer_type=True,
+    defaults={"global_head_dim": 512},
+    keys_by_layer_type={FULL: {"head_dim": "global_head_dim"}},
+)
+MODERN = {
+    "global_rope_theta": 16e4,
+    "local_rope_theta": DEFAULT_THETA,
+    "global_attn_every_n_layers": 3,
+}
+_add(
+    "modernbert modernbert-decoder",
+    theta=16e4,
+    defaults=MODERN,
+    keys_by_layer_type={
+        FULL: {"rope_theta": "global_rope_theta"},
+        SLIDING: {"rope_theta": "local_rope_theta"},
+    },
+    full_attention_interval_key="global_attn_every_n_layers",
+    full_attention_at="first",
+)
+
+# The leading part of a head.
+_add("gpt_neox_japanese phi3 phi3_v phi4_multimodal", PARTIAL)
+_add("solar_open", PARTIAL, 1e6)
+_add("glm4_moe", PARTIAL, required_keys=NEEDS_PARTIAL)
+_add("laguna mimo_v2_flash step3p5 zaya", PARTIAL, None, rope_parameters_by_layer_type=True)
+QUARTER = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.25})
+_add("gpt_neox stablelm", QUARTER)
+LINEAR_HYBRID = RopeConventions(
+    partial_rotary=True,
+    full_attention_interval_key="full_attention_interval",
+    other_layer_type="linear_attention",
+    defaults={"full_attention_interval": 4},
+)
+_add("qwen3_next", LINEAR_HYBRID, rope_defaults={"partial_rotary_factor": 0.25})
+HALF_HEAD = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.5})
+_add("nemotron phi", HALF_HEAD)
+_add(
+    "bamba",
+    HALF_HEAD,
+    full_attention_index_key="attn_layer_indices",
+    other_layer_type="linear_attention",
+    required_keys=NEEDS_LAYER_TYPES,
+)
+_add(
+    "recurrent_gemma",
+    HALF_HEAD,
+    layer_type_pattern_key="block_types",
+    required_keys=NEEDS_LAYER_TYPES,
+)
+# Its own code has 25,000, and the default of transformers has changed.
+_add("persimmon", HALF_HEAD, None)
+_add("minimax_m2", PARTIAL, 5e6, rotary_dim_key="rotary_dim")
+_add(
+    # transformers documents `rotary_dim` but ignores it, and rotates full heads.
+    "minimax_m3_vl_text",
+    PARTIAL,
+    5e6,
+    rotary_dim_key="rotary_dim",
+    required_keys=NEEDS_ROTARY_DIM,
+    indexer=IndexerConventions("half"),
+    indexer_layer_types=frozenset({"minimax_m3_sparse"}),
+    defaults=INDEX_128,
+)
+_add("phi-msft", rotary_dim_key="rotary_dim", required_keys=NEEDS_ROTARY_DIM)
+
+# Neighboring dimensions make a pair.
+_add("blt_patcher roformer", PAIRWISE)
+_add("helium", PAIRWISE, 1e5)
+_add("openai_privacy_filter", PAIRWISE, 15e4, required_keys=NEEDS_ROPE)
+_add("blt_global_transformer blt_local_decoder blt_local_encoder", PAIRWISE, 5e5)
+_add("cohere ernie4_5 ernie4_5_moe", PAIRWISE, 5e5)
+_add(
+    "cohere2 cohere2_moe",
+    PAIRWISE,
+    nope_layer_types=frozenset({FULL}),
+    full_attention_interval_key="sliding_window_pattern",
+    defaults={"sliding_window_pattern": 4},
+)
+_add(
+    "llama4_text",
+    PAIRWISE,
+    5e5,
+    reads_no_rope_layers=True,
+    defaults={"attn_temperature_tuning": True},
+)
+_add("codegen gptj", PAIRWISE, rotary_dim_key="rotary_dim", required_keys=NEEDS_ROTARY_DIM)
+_add("chatglm", HALF_HEAD, pairing="interleaved", rope_ratio_key="rope_ratio")
+_add("glm glm4", HALF_HEAD, pairing="interleaved")
+_add("moonshine_streaming", PARTIAL, pairing="interleaved", required_keys=NEEDS_PARTIAL)
+MOONSHINE = RopeConventions(
+    pairing="interleaved", partial_rotary=True, rope_defaults={"partial_rotary_factor": 0.9}
+)
+for side in ("encoder", "decoder"):
+    keys = ("num_hidden_layers", "num_attention_heads")
+    _add(f"moonshine_{side}", MOONSHINE, aliases={f"{side}_{key}": key for key in keys})
+
+# Time, height and width; height and width.
+QWEN2_VL = RopeConventions(axis_order="sectioned", rope_defaults={"mrope_section": [16, 24, 24]})
+_add("qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text", QWEN2_VL, 1e6)
+_add("paddleocr_vl_text", QWEN2_VL, 5e5)
+QWEN3_VL = RopeConventions(axis_order="interleaved", rope_defaults={"mrope_section": [24, 20, 20]})
+_add("qwen3_vl_moe_text qwen3_vl_text", QWEN3_VL, 5e5)
+_add("cohere_compass_text qwen3_omni_moe_talker_text", QWEN3_VL)
+_add("qwen3_omni_moe_text", QWEN3_VL, 1e6)
+_add("cosmos3_edge_text", QWEN3_VL, 1e8)
+QWEN3_5 = LINEAR_HYBRID._replace(
+    axis_order="interleaved", rope_defaults={"mrope_section": [11, 11, 10]}
+)
+_add("qwen3_5_moe_text qwen3_5_text", QWEN3_5, rope_defaults={"partial_rotary_factor": 0.25})
+_add(
+    "qwen4_exp_text",
+    QWEN3_5,
+    indexer=IndexerConventions("half", head_dim_key="indexer_head_dim"),
+    indexer_layer_types=frozenset({FULL, "indexed_attention"}),
+)
+GLM_V = PARTIAL._replace(axis_order="sectioned", rope_defaults={"mrope_section": [8, 12, 12]})
+_add("glm4v_moe_text glm_image_text", GLM_V, rope_defaults={"partial_rotary_factor": 0.5})
+_add("glm4v_text", GLM_V, pairing="interleaved", rope_defaults={"partial_rotary_factor": 0.5})
+_add("glm_ocr_text", GLM_V, pairing="interleaved")
+_add(
+    "ernie4_5_vl_moe_text",
+    PAIRWISE,
+    5e5,
+    axis_order="ernie",
+    rope_defaults={"mrope_section": [22, 22, 20]},
+)
+_add(
+    "neomme",
+    PARTIAL,
+    None,
+    axis_order="round robin",
+    rope_parameters_by_layer_type=True,
+    required_keys=NEEDS_PARTIAL,
+)
+
+# A rope on a part of each head: latent attention, DeepSeek-V4.
+LATENT = RopeConventions(head_layout="latent", pairing="interleaved", write_pairing="half")
+
+INTERLEAVE = LATENT._replace(pairing_key="rope_interleave")  # only these types' code reads it
+_add("axk1 deepseek_v3 glm4_moe_lite youtu", INTERLEAVE)
+_add("kimi_k2", LATENT)
+# DeepSeek-V3.2's indexer pairs halves although the model pairs neighbors; GLM's does not.
+_add("axk2 deepseek_v32", LATENT, indexer=IndexerConventions("half"), defaults=INDEX_128)
+GLM_INDEXER = IndexerConventions("interleaved", "half")
+_add("glm_moe_dsa", LATENT, indexer=GLM_INDEXER, shares_indexers=True, defaults=INDEX_128)
+_add("bailing_hybrid", LATENT, 6e6, required_keys=NEEDS_LAYER_TYPES)
+_add(
+    "dots3_note_text",
+    LATENT,
+    None,
+    rope_parameters_by_layer_type=True,
+    required_keys=("per_layer_config",),
+    indexer=GLM_INDEXER,
+    indexer_layer_types=frozenset({"indexed_attention"}),
+    defaults=INDEX_128,
+)
+_add("longcat_flash", LATENT, 1e7)
+_add(
+    "mistral4",
+    INTERLEAVE,
+    required_keys=NEEDS_ROPE,
+    extra_fields=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}),
+)
+_add(
+    "mistral_large4_text",
+    LATENT,
+    reads_no_rope_layers=True,
+    required_keys=NEEDS_ROPE,
+    indexer=GLM_INDEXER,
+    shares_indexers=True,
+    defaults=INDEX_128,
+)
+_add("deepseek_v2", LATENT, write_pairing=None)
+_add("minicpm3", LATENT, pairing="half", write_pairing=None)
+_add(
+    "hy_v4",
+    LATENT,
+    pairing="half",
+    write_pairing=None,
+    indexer=IndexerConventions("half", trailing=True),
+    shares_indexers=True,
+    defaults={**INDEX_128, "index_topk_freq": 4},
+)
+COMPRESSED = ("compressed_sparse_attention", "heavily_compressed_attention")
+_add(
+    "deepseek_v4",
+    RopeConventions(head_layout="trailing", pairing="interleaved"),
+    defaults={"compress_rope_theta": 16e4},
+    keys_by_layer_type={
+        layer_type: {"rope_theta": "compress_rope_theta"} for layer_type in COMPRESSED
+    },
+    unscaled_layer_types=frozenset({SLIDING}),
+    rope_parameters_names={SLIDING: "main", **dict.fromkeys(COMPRESSED, "compress")},
+    yarn_fields={"attention_factor": 1.0},
+    layer_types_by_ratio={0: SLIDING, 4: COMPRESSED[0], 128: COMPRESSED[1]},
+    indexer=IndexerConventions("interleaved", trailing=True),
+    indexer_layer_types=frozenset(COMPRESSED[:1]),
+)
+
+# Vision and audio.
+
 AXIAL = RopeConventions(head_layout="axial")
 
 # Patches of images.
-VISION_AUDIO.add(
+_add(
     """
     cohere_compass_vision dots3_note_vision_encoder ernie4_5_vl_moe_vision exaone4_5_vision
     glm4v_moe_vision glm4v_vision glm5_next_vision glm_ocr_vision mlcd_vision_model
@@ -23,26 +355,22 @@ VISION_AUDIO.add(
     """,
     AXIAL,
 )
-VISION_AUDIO.add("lfm3_vl_vision", AXIAL, 1e6, required_keys=("layer_types",))
-VISION_AUDIO.add(
-    "qwen2_vl_vision", AXIAL, defaults={"depth": 32, "embed_dim": 1280, "num_heads": 16}
-)
-VISION_AUDIO.add("step3p5_vision", AXIAL, axis_order="width first")
-VISION_AUDIO.add(
-    "inkling2_vision llama4_vision_model", AXIAL, axis_order="width first", pairing="interleaved"
-)
-VISION_AUDIO.add("kimi_k25_vision", AXIAL, axis_order="width first, alternating")
-VISION_AUDIO.add("minimax_m3_vl_vision", AXIAL, axis_order="time too")
-VISION_AUDIO.add(
+_add("lfm3_vl_vision", AXIAL, 1e6, required_keys=NEEDS_LAYER_TYPES)
+_add("qwen2_vl_vision", AXIAL, defaults={"depth": 32, "embed_dim": 1280, "num_heads": 16})
+_add("step3p5_vision", AXIAL, axis_order="width first")
+_add("inkling2_vision llama4_vision_model", AXIAL, axis_order="width first", pairing="interleaved")
+_add("kimi_k25_vision", AXIAL, axis_order="width first, alternating")
+_add("minimax_m3_vl_vision", AXIAL, axis_order="time too")
+_add(
     "pixtral",
     AXIAL,
     axis_order="pixtral",
     defaults={"num_hidden_layers": 24, "num_attention_heads": 16, "hidden_size": 1024},
 )
-VISION_AUDIO.add("gemma4_vision", AXIAL, 100.0, axis_order="blocks")
-VISION_AUDIO.add("dinov3_vit eomt_dinov3 sapiens2", AXIAL, 100.0, continuous=True)
-VISION_AUDIO.add("sam3_vit_model", AXIAL, pairing="interleaved", continuous=True)
-VISION_AUDIO.add(
+_add("gemma4_vision", AXIAL, 100.0, axis_order="blocks")
+_add("dinov3_vit eomt_dinov3 sapiens2", AXIAL, 100.0, continuous=True)
+_add("sam3_vit_model", AXIAL, pairing="interleaved", continuous=True)
+_add(
     "edgetam_video sam2_video sam3_tracker_video",
     AXIAL,
     pairing="interleaved",
@@ -53,7 +381,7 @@ VISION_AUDIO.add(
         "memory_attention_rope_theta": "rope_theta",
     },
 )
-VISION_AUDIO.add(
+_add(
     "efficientloftr",  # all heads as one
     AXIAL,
     pairing="interleaved",
@@ -67,8 +395,8 @@ CONFORMER = RopeConventions(
     aliases={"rotary_embedding_base": "rope_theta"},
     defaults={"position_embeddings_type": "relative"},
 )
-VISION_AUDIO.add("wav2vec2-bert wav2vec2-conformer", CONFORMER)
-VISION_AUDIO.add(
+_add("wav2vec2-bert wav2vec2-conformer", CONFORMER)
+_add(
     "seamless_m4t_speech",
     CONFORMER,
     aliases={
@@ -79,20 +407,20 @@ VISION_AUDIO.add(
 )
 
 # Other audio encoders.
-VISION_AUDIO.add(
+_add(
     "pe_audio_encoder pe_audio_video_encoder pe_video_encoder",
     RopeConventions(pairing="interleaved"),
     2e4,
 )
-VISION_AUDIO.add(
+_add(
     """
     glmasr_encoder nemotron3_5_transcribe_asr_audio nemotron3_5_transcribe_word_timestamp
     nemotron3_diarization_audio
     """,
     RopeConventions(partial_rotary=True),
-    required_keys=("partial_rotary_factor",),
+    required_keys=NEEDS_PARTIAL,
 )
-VISION_AUDIO.add(
+_add(
     "dots3_note_audio_encoder",
     RopeConventions(partial_rotary=True),
     rope_defaults={"partial_rotary_factor": 0.5},
@@ -103,7 +431,7 @@ VISION_AUDIO.add(
 MULTIMODAL_MODELS: dict[str, dict[str, tuple[str, str]]] = {}
 
 
-def _add(model_types: str, **stacks: str) -> None:
+def _combine(model_types: str, **stacks: str) -> None:
     """Add these models: stack="path=model type"; {} is replaced by the model's own type."""
     for model_type in model_types.split():
         assert model_type not in MULTIMODAL_MODELS, model_type
@@ -113,39 +441,39 @@ def _add(model_types: str, **stacks: str) -> None:
         }
 
 
-_add(
+_combine(
     """
     aria cosmos3_edge diffusion_gemma embedding_gemma2 gemma3 gemma3n gemma4_unified glm_image
     granite4_vision granite_docling mistral_large4 molmo2 unlimited_ocr
     """,
     text="text_config={}_text",
 )
-_add("mllama emu3", text="text_config={}_text_model")
-_add(
+_combine("mllama emu3", text="text_config={}_text_model")
+_combine(
     "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe qwen4_exp cohere_compass glm4v "
     "glm4v_moe glm_ocr paddleocr_vl minimax_m3_vl muse_glimmer muse_spark ernie4_5_vl_moe gemma4",
     text="text_config={}_text",
     vision="vision_config={}_vision",
 )
-_add(
+_combine(
     "deepseek_ocr2",
     text="text_config={}_text",
     vision="vision_config.encoder_config=deepseek_ocr2_encoder",
 )
-_add("voxtral", text="text_config=voxtral_text")
-_add("dots3_note", text="text_config={}_text", vision="vision_config={}_vision_encoder",
+_combine("voxtral", text="text_config=voxtral_text")
+_combine("dots3_note", text="text_config={}_text", vision="vision_config={}_vision_encoder",
         audio="audio_config={}_audio_encoder")  # fmt: skip
-_add("exaone4_5", text="text_config=exaone4", vision="vision_config={}_vision")
-_add("kimi_k25", text="text_config=deepseek_v3", vision="vision_config={}_vision")
-_add("step3p7", text="text_config=step3p5", vision="vision_config=step3p5_vision")
-_add("llama4", text="text_config={}_text", vision="vision_config=llama4_vision_model")
-_add(
+_combine("exaone4_5", text="text_config=exaone4", vision="vision_config={}_vision")
+_combine("kimi_k25", text="text_config=deepseek_v3", vision="vision_config={}_vision")
+_combine("step3p7", text="text_config=step3p5", vision="vision_config=step3p5_vision")
+_combine("llama4", text="text_config={}_text", vision="vision_config=llama4_vision_model")
+_combine(
     "qwen2_5_omni",
     text="thinker_config.text_config={}_text",
     vision="thinker_config.vision_config={}_vision_encoder",
     talker="talker_config={}_talker",
 )
-_add(
+_combine(
     "qwen3_omni_moe",
     text="thinker_config.text_config={}_text",
     vision="thinker_config.vision_config={}_vision_encoder",
@@ -153,39 +481,37 @@ _add(
     code_predictor="talker_config.code_predictor_config={}_talker_code_predictor",
     audio="code2wav_config={}_code2wav",
 )
-_add("glm5_next inkling2", vision="vision_config={}_vision")
-_add("sam3", vision="vision_config.backbone_config=sam3_vit_model")
-_add("pixtral mlcd_vision_model dinov3_vit sapiens2 eomt_dinov3 efficientloftr sam2_video "
+_combine("glm5_next inkling2", vision="vision_config={}_vision")
+_combine("sam3", vision="vision_config.backbone_config=sam3_vit_model")
+_combine("pixtral mlcd_vision_model dinov3_vit sapiens2 eomt_dinov3 efficientloftr sam2_video "
         "sam3_tracker_video edgetam_video", vision="={}")  # fmt: skip
-_add("csm", text="=csm", decoder="depth_decoder_config=csm_depth_decoder_model")
-_add("dia", encoder="encoder_config=dia_encoder", decoder="decoder_config=dia_decoder")
-_add("t5gemma", encoder="encoder=t5_gemma_module", decoder="decoder=t5_gemma_module")
-_add("t5gemma2", encoder="encoder.text_config=t5gemma2_text", decoder="decoder=t5gemma2_decoder")
-_add("moonshine", encoder="=moonshine_encoder", decoder="=moonshine_decoder")
-_add(
+_combine("csm", text="=csm", decoder="depth_decoder_config=csm_depth_decoder_model")
+_combine("dia", encoder="encoder_config=dia_encoder", decoder="decoder_config=dia_decoder")
+_combine("t5gemma", encoder="encoder=t5_gemma_module", decoder="decoder=t5_gemma_module")
+_combine(
+    "t5gemma2", encoder="encoder.text_config=t5gemma2_text", decoder="decoder=t5gemma2_decoder"
+)
+_combine("moonshine", encoder="=moonshine_encoder", decoder="=moonshine_decoder")
+_combine(
     "blt",
     text="global_config=blt_global_transformer",
     encoder="encoder_config=blt_local_encoder",
     decoder="decoder_config=blt_local_decoder",
     patcher="patcher_config=blt_patcher",
 )
-_add(
+_combine(
     "nemo_speechlm",
     audio="audio_config.asr_config=nemotron3_5_transcribe_asr_audio",
     encoder="word_timestamp_config=nemotron3_5_transcribe_word_timestamp",
 )
-_add("lasr_ctc", audio="encoder_config=lasr_encoder")
-_add("wav2vec2-bert wav2vec2-conformer", audio="={}")
-_add("seamless_m4t seamless_m4t_v2", audio="=seamless_m4t_speech")
-_add("evolla", text="=evolla", encoder="protein_encoder_config=esm_rotary")
-_add(
-    "pocket_tts_audio_tokenizer",
-    encoder="={}_encoder",
-    decoder="={}_decoder",
-)
-_add("pe_audio", audio="audio_config=pe_audio_encoder")
-_add("pe_video", vision="video_config=pe_video_encoder")
-_add("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")
+_combine("lasr_ctc", audio="encoder_config=lasr_encoder")
+_combine("wav2vec2-bert wav2vec2-conformer", audio="={}")
+_combine("seamless_m4t seamless_m4t_v2", audio="=seamless_m4t_speech")
+_combine("evolla", text="=evolla", encoder="protein_encoder_config=esm_rotary")
+_combine("pocket_tts_audio_tokenizer", encoder="={}_encoder", decoder="={}_decoder")
+_combine("pe_audio", audio="audio_config=pe_audio_encoder")
+_combine("pe_video", vision="video_config=pe_video_encoder")
+_combine("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")
 
 # Models with sections that leave out the default sizes of the section's class; these sizes.
 WITH_CLASS_SIZES = frozenset(
@@ -226,11 +552,11 @@ HEAD_DIMS: dict[int, str] = {
     512: "deepseek_v4",
 }
 
-#: The conventions of every known model type.
-CONVENTIONS = ConventionsByModelType({**TEXT, **LATENT_TEXT, **VISION_AUDIO})
-
 for _head_dim, _names in HEAD_DIMS.items():
-    CONVENTIONS.set_head_dim(_head_dim, _names)
+    for _model_type in _names.split():
+        _entry = CONVENTIONS[_model_type]
+        _defaults = {"head_dim": _head_dim, **_entry.defaults}
+        CONVENTIONS[_model_type] = _entry._replace(defaults=_defaults)
 
 # Types that rotate, but not as a `RotarySpec` can describe, and the reason.
 UNSUPPORTED = {
