@@ -8,6 +8,7 @@ positions: time, height, width in the M-RoPE family; height, width in most visio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -57,7 +58,10 @@ def pixtral(rotary_dim: int, count: int = 2) -> Axes:
         >>> [(axis, str(exponent)) for axis, exponent in axes.pixtral(8)]
         [(0, '0'), (0, '1/2'), (1, '1/4'), (1, '3/4')]
     """
-    exponents = _divided("rotary_dim", rotary_dim, 2 * count)
+    check_int("rotary_dim", rotary_dim, 2 * count)
+    if rotary_dim % (2 * count):
+        raise ValueError(f"rotary_dim must be a multiple of {2 * count}, got {rotary_dim}")
+    exponents = standard_exponents(rotary_dim)
     return tuple((axis, e) for axis in range(count) for e in exponents[axis::count])
 
 
@@ -171,12 +175,9 @@ def as_code(given: Axes) -> str:
     if count == 3:
         candidates.append((ernie, ((shares[1], shares[2], shares[0]),)))
     for make, arguments in candidates:
-        try:
-            found = make(*arguments)
-        except ValueError:
-            continue
-        if found == given:
-            return f"axes.{make.__name__}({', '.join(map(repr, arguments))})"
+        with suppress(ValueError):
+            if make(*arguments) == given:
+                return f"axes.{make.__name__}({', '.join(map(repr, arguments))})"
     written = [(axis, int(e) if e.denominator == 1 else str(e)) for axis, e in given]
     return f"({written[0]},) * {pairs}" if len(set(written)) == 1 else repr(tuple(written))
 
@@ -210,13 +211,6 @@ def _exponent(pair: int, given: Any) -> Fraction:
         raise TypeError(f"{rule}{shown(given)} for pair {pair}") from None
     except (ValueError, OverflowError, ZeroDivisionError):  # NaN, infinity, text that is no number
         raise ValueError(f"{rule}{shown(given)} for pair {pair}") from None
-
-
-def _divided(name: str, size: int, parts: int) -> tuple[Fraction, ...]:
-    check_int(name, size, parts)
-    if size % parts:
-        raise ValueError(f"{name} must be a multiple of {parts}, got {size}")
-    return standard_exponents(size)
 
 
 def _check_sizes(name: str, sizes: Sequence[int]) -> None:

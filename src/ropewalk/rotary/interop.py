@@ -183,38 +183,6 @@ def onnx_rotary_embedding(
 
         torch.onnx.export(Rotate(), (q, cos, sin), dynamo=True, opset_version=23) exports it.
     """
-    _check_onnx(x, cos, sin, pairing, write_pairing, start, seq_dim)
-    rotary_dim, head_dim = 2 * cos.shape[-1], x.shape[-1]
-    try:
-        from torch.onnx.ops import rotary_embedding
-    except ImportError:
-        raise RuntimeError(
-            f"torch must be 2.8 or later for RotaryEmbedding of ONNX, got {torch.__version__}; "
-            f"pip install --upgrade torch, or use rotate"
-        ) from None
-    heads_first = x if seq_dim == -2 else x.transpose(1, 2)
-    # The operator does not broadcast the batch.
-    cos, sin = (t.to(torch.float32).expand(x.shape[0], -1, -1) for t in (cos, sin))
-    rotated = rotary_embedding(
-        heads_first.to(torch.float32),
-        cos,
-        sin,
-        interleaved=pairing == "interleaved",
-        rotary_embedding_dim=0 if rotary_dim == head_dim else rotary_dim,
-    ).to(x.dtype)
-    return rotated if seq_dim == -2 else rotated.transpose(1, 2)
-
-
-def _check_onnx(
-    x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    pairing: Pairing,
-    write_pairing: Pairing | None,
-    start: int,
-    seq_dim: int,
-) -> None:
-    """Raise for arguments that ONNX's operator does not have."""
     check_pairing("pairing", pairing)
     if write_pairing not in (None, pairing):
         raise ValueError(
@@ -240,6 +208,24 @@ def _check_onnx(
             f"x's last axis must be even for ONNX, and at least R={rotary_dim} (twice the last "
             f"axis of cos), got {head_dim}"
         )
+    try:
+        from torch.onnx.ops import rotary_embedding
+    except ImportError:
+        raise RuntimeError(
+            f"torch must be 2.8 or later for RotaryEmbedding of ONNX, got {torch.__version__}; "
+            f"pip install --upgrade torch, or use rotate"
+        ) from None
+    heads_first = x if seq_dim == -2 else x.transpose(1, 2)
+    # The operator does not broadcast the batch.
+    cos, sin = (t.to(torch.float32).expand(x.shape[0], -1, -1) for t in (cos, sin))
+    rotated = rotary_embedding(
+        heads_first.to(torch.float32),
+        cos,
+        sin,
+        interleaved=pairing == "interleaved",
+        rotary_embedding_dim=0 if rotary_dim == head_dim else rotary_dim,
+    ).to(x.dtype)
+    return rotated if seq_dim == -2 else rotated.transpose(1, 2)
 
 
 def _wide(table: Tensor) -> Tensor:

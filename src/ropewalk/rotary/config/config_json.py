@@ -124,12 +124,11 @@ def check_bounds(config: JsonObject) -> None:
     count = 0
     for _ in range(MAX_DEPTH):
         inner: list[Any] = []
-        for each in level:
-            is_object = isinstance(each, Mapping)
-            count += len(each)
+        for collection in level:
+            count += len(collection)
             if count > MAX_VALUES:
                 raise ValueError(f"config must have at most {MAX_VALUES:,} values, got more")
-            values = each.values() if is_object else each
+            values = collection.values() if isinstance(collection, Mapping) else collection
             if any(type(value) is int and value.bit_length() > MAX_BITS for value in values):
                 raise ValueError(
                     f"config must have integers of at most {MAX_BITS:,} bits, got more"

@@ -82,18 +82,6 @@ def _rotary_dim(
     return rotary_dim
 
 
-def _latent(
-    layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
-) -> RotarySpec:
-    """Return the rope of multi-head latent attention: only the last part of a head rotates."""
-    nope_dim = positive_int(layer_config, "qk_nope_head_dim", most=MAX_HEAD_DIM)
-    rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
-    _check_one_axis(rope_fields)
-    _check_part(layer_config, rope_fields, nope_dim + rotary_dim, rotary_dim)
-    scaling = read_scaling(layer_config, conventions, rope_fields)
-    return _spec(conventions, rope_fields, scaling, nope_dim + rotary_dim, rotary_dim, nope_dim)
-
-
 def _check_part(
     layer_config: JsonObject, rope_fields: JsonObject, head_dim: int, rotary_dim: int
 ) -> None:
@@ -112,19 +100,23 @@ def _check_part(
         )
 
 
-def _trailing(
+def _last_part(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
-    """Return a rope on a head's last dimensions (DeepSeek-V4)."""
-    head_dim = _head_dim(layer_config)
+    """Return a rope on a head's last dimensions (multi-head latent attention, DeepSeek-V4)."""
+    latent = conventions.head_layout == "latent"
+    if latent:  # its configs have the size of the part that does not rotate, not of the head
+        head_dim = positive_int(layer_config, "qk_nope_head_dim", most=MAX_HEAD_DIM)
+    else:
+        head_dim = _head_dim(layer_config)
     rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
+    head_dim += rotary_dim if latent else 0
     _check_one_axis(rope_fields)
     if rotary_dim > head_dim:
         raise ValueError(f"qk_rope_head_dim must be at most head_dim={head_dim}, got {rotary_dim}")
     _check_part(layer_config, rope_fields, head_dim, rotary_dim)
     scaling = read_scaling(layer_config, conventions, rope_fields)
-    start = head_dim - rotary_dim
-    return _spec(conventions, rope_fields, scaling, head_dim, rotary_dim, start)
+    return _spec(conventions, rope_fields, scaling, head_dim, rotary_dim, head_dim - rotary_dim)
 
 
 def _axial(
@@ -154,7 +146,12 @@ def _axial(
     )
 
 
-READERS_BY_LAYOUT = {"head": _head, "latent": _latent, "trailing": _trailing, "axial": _axial}
+READERS_BY_LAYOUT = {
+    "head": _head,
+    "latent": _last_part,
+    "trailing": _last_part,
+    "axial": _axial,
+}
 
 
 def _spec(
@@ -257,15 +254,12 @@ def _mrope_axes(
 
 def _head_dim(layer_config: JsonObject) -> int:
     """Return D: its own key, or the width over the number of heads."""
-    sizes = {
-        key: positive_int(layer_config, key, most=MAX_HEAD_DIM)
-        for key in HEAD_DIM_KEYS
-        if key in layer_config
-    }
+    given = [key for key in HEAD_DIM_KEYS if key in layer_config]
+    sizes = {key: positive_int(layer_config, key, most=MAX_HEAD_DIM) for key in given}
     if len({sizes[key] for key in HEAD_DIM_KEYS[:2] if key in sizes}) > 1:
         raise ValueError(f"head_dim and attention_head_dim must be the same, got {sizes}")
-    for head_dim in sizes.values():
-        return head_dim
+    if sizes:
+        return sizes[given[0]]
     width = positive_int(layer_config, *WIDTH_KEYS)
     heads = positive_int(layer_config, *HEAD_COUNT_KEYS)
     head_dim = width // heads  # rounded down, as in models' own code
@@ -307,17 +301,12 @@ def indexed_layers(
             if not isinstance(name, str) or name not in INDEXER_TYPES:
                 raise ValueError(f'{key} must have "full" or "shared", got {shown(name)}')
         return [own and INDEXER_TYPES[name] for own, name in zip(of_type, names, strict=True)]
-    every = positive_int(
-        {"index_topk_freq": 1, **_given(settings, "index_topk_freq")}, "index_topk_freq"
-    )
+    key = "index_topk_freq"
+    every = 1 if settings.get(key) is None else positive_int(settings, key)
     offset = settings.get("index_skip_topk_offset", 2)
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise ValueError(f"index_skip_topk_offset must be an integer, got {shown(offset)}")
     return [own and max(i - offset + 1, 0) % every == 0 for i, own in enumerate(of_type)]
-
-
-def _given(settings: JsonObject, key: str) -> dict[str, object]:
-    return {key: settings[key]} if settings.get(key) is not None else {}
 
 
 def read_indexer(

@@ -142,10 +142,8 @@ def has_rope(
 
 def entry_of_layer(settings: JsonObject, key: str, layer: int) -> Any:
     """Return this layer's entry of a list that has one for each layer."""
-    entries, count = (
-        as_list(key, settings[key]),
-        positive_int(settings, *LAYER_COUNT_KEYS, most=MAX_LAYERS),
-    )
+    entries = as_list(key, settings[key])
+    count = positive_int(settings, *LAYER_COUNT_KEYS, most=MAX_LAYERS)
     if len(entries) != count:
         raise ValueError(f"{key} must have one for each of {count} layers, got {len(entries)}")
     return entries[layer]

@@ -136,8 +136,9 @@ def read_layers(
                 layer_config, conventions, layer_type, rotates=rotates, indexed=indexed[layer]
             )
             if spec.rope is not None:
-                sources = LayerSources(section, own_settings.get(layer, {}), layer_config)
-                origins = read_origins(sources, conventions, layer_type)
+                own = own_settings.get(layer, {})
+                sources = LayerSources(section, own, layer_config, conventions, layer_type)
+                origins = sources.origins()
                 if stated_pairing:
                     origins["pairing"] = ARGUMENT
                 spec = replace(spec, origins=origins)
@@ -203,7 +204,7 @@ def _temperature_of_rope(rope_fields: JsonObject) -> QueryTemperature | None:
 
 
 class LayerSources(NamedTuple):
-    """The settings of one layer, by their source.
+    """The settings of one layer, by their source, and how they are read.
 
     section: the stack's section. own: the layer's entry in `per_layer_config`. layer_config: all
     settings of the layer, including the defaults of the model's class.
@@ -212,94 +213,72 @@ class LayerSources(NamedTuple):
     section: JsonObject
     own: Mapping[str, Any]
     layer_config: JsonObject
+    conventions: RopeConventions
+    layer_type: str | None
 
+    def origins(self) -> dict[str, str]:
+        """Return where the fields of the layer's rope came from, by the names of `RotarySpec`.
 
-def read_origins(
-    sources: LayerSources, conventions: RopeConventions, layer_type: str | None
-) -> dict[str, str]:
-    """Return where the fields of a layer's rope came from, by the names of `RotarySpec`.
+        Each is a key ("rope_theta", "rope_parameters.full_attention.rope_theta",
+        "hidden_size / num_attention_heads"), "model_type", "whole head", or `CLASS_DEFAULT`.
+        """
+        written, place = rope_dictionary(self.layer_config, self.conventions, self.layer_type)
+        inside = {} if written is None else written
+        has_type = any(inside.get(key) is not None for key in ("rope_type", "type"))
+        stated_pairing = first_present(self.section, (CONVERTED_PAIRING_KEY, *PAIRING_KEYS))
+        return {
+            "head_dim": self._head_dim(),
+            "rotary_dim": self._rotary_dim(inside, place),
+            "theta": self._theta(inside, place),
+            "pairing": stated_pairing or MODEL_TYPE,
+            "scaling": place if has_type else CLASS_DEFAULT,
+        }
 
-    Each is a key ("rope_theta", "rope_parameters.full_attention.rope_theta",
-    "hidden_size / num_attention_heads"), "model_type", "whole head", or `CLASS_DEFAULT`.
-    """
-    written, place = rope_dictionary(sources.layer_config, conventions, layer_type)
-    inside = {} if written is None else written
-    has_type = any(inside.get(key) is not None for key in ("rope_type", "type"))
-    return {
-        "head_dim": _head_dim(sources, conventions, layer_type),
-        "rotary_dim": _rotary_dim(sources, conventions, layer_type, inside, place),
-        "theta": _theta(sources, conventions, layer_type, inside, place),
-        "pairing": first_present(sources.section, (CONVERTED_PAIRING_KEY, *PAIRING_KEYS))
-        or MODEL_TYPE,
-        "scaling": place if has_type else CLASS_DEFAULT,
-    }
+    def _key(self, key: str) -> str:
+        """Return the key of this setting in config.json, or `CLASS_DEFAULT`."""
+        if key in self.own:
+            return f"per_layer_config.{key}"
+        of_type = self.conventions.keys_by_layer_type.get(self.layer_type or "", {}).get(key, key)
+        return of_type if of_type in self.section else CLASS_DEFAULT
 
+    def _outer_key(self, field: str) -> str | None:
+        """Return the key next to the rope's dictionary that has this field, or None."""
+        for key, named in ROPE_KEYS.items():
+            if named == field and self.layer_config.get(key) is not None:
+                return self._key(key)
+        return None
 
-def _key(
-    sources: LayerSources, conventions: RopeConventions, layer_type: str | None, key: str
-) -> str:
-    """Return the key of this setting in config.json, or `CLASS_DEFAULT`."""
-    if key in sources.own:
-        return f"per_layer_config.{key}"
-    of_type = conventions.keys_by_layer_type.get(layer_type or "", {}).get(key, key)
-    return of_type if of_type in sources.section else CLASS_DEFAULT
+    def _theta(self, inside: JsonObject, place: str) -> str:
+        if self.layer_config.get("layer_rope_theta") is not None:
+            by_list = "layer_rope_theta" in self.section
+            return "layer_rope_theta" if by_list else "per_layer_config.rope_theta"
+        if inside.get("rope_theta") is not None:
+            return f"{place}.rope_theta"
+        for key in (self.conventions.rope_ratio_key, self.conventions.rope_theta_section):
+            if key is not None and key in self.section:
+                return key
+        return self._outer_key("rope_theta") or CLASS_DEFAULT
 
-
-def _outer_key(
-    sources: LayerSources, conventions: RopeConventions, layer_type: str | None, field: str
-) -> str | None:
-    """Return the key next to the rope's dictionary that has this field, or None."""
-    for key, named in ROPE_KEYS.items():
-        if named == field and sources.layer_config.get(key) is not None:
-            return _key(sources, conventions, layer_type, key)
-    return None
-
-
-def _theta(
-    sources: LayerSources,
-    conventions: RopeConventions,
-    layer_type: str | None,
-    inside: JsonObject,
-    place: str,
-) -> str:
-    if sources.layer_config.get("layer_rope_theta") is not None:
-        by_list = "layer_rope_theta" in sources.section
-        return "layer_rope_theta" if by_list else "per_layer_config.rope_theta"
-    if inside.get("rope_theta") is not None:
-        return f"{place}.rope_theta"
-    for key in (conventions.rope_ratio_key, conventions.rope_theta_section):
-        if key is not None and key in sources.section:
+    def _rotary_dim(self, inside: JsonObject, place: str) -> str:
+        if self.conventions.head_layout in ("latent", "trailing"):
+            return self._key("qk_rope_head_dim")
+        key = self.conventions.rotary_dim_key
+        if key is not None and key in self.section:
             return key
-    return _outer_key(sources, conventions, layer_type, "rope_theta") or CLASS_DEFAULT
+        if not self.conventions.partial_rotary:
+            return WHOLE_HEAD
+        if inside.get("partial_rotary_factor") is not None:
+            return f"{place}.partial_rotary_factor"
+        has_default = "partial_rotary_factor" in self.conventions.rope_defaults
+        default = CLASS_DEFAULT if has_default else WHOLE_HEAD
+        return self._outer_key("partial_rotary_factor") or default
 
-
-def _rotary_dim(
-    sources: LayerSources,
-    conventions: RopeConventions,
-    layer_type: str | None,
-    inside: JsonObject,
-    place: str,
-) -> str:
-    if conventions.head_layout in ("latent", "trailing"):
-        return _key(sources, conventions, layer_type, "qk_rope_head_dim")
-    if conventions.rotary_dim_key is not None and conventions.rotary_dim_key in sources.section:
-        return conventions.rotary_dim_key
-    if not conventions.partial_rotary:
-        return WHOLE_HEAD
-    if inside.get("partial_rotary_factor") is not None:
-        return f"{place}.partial_rotary_factor"
-    outer = _outer_key(sources, conventions, layer_type, "partial_rotary_factor")
-    if outer is not None:
-        return outer
-    return CLASS_DEFAULT if "partial_rotary_factor" in conventions.rope_defaults else WHOLE_HEAD
-
-
-def _head_dim(sources: LayerSources, conventions: RopeConventions, layer_type: str | None) -> str:
-    if conventions.head_layout == "latent":
-        return "qk_nope_head_dim + qk_rope_head_dim"
-    stated = first_present(sources.layer_config, HEAD_DIM_KEYS)
-    if stated is not None:
-        return _key(sources, conventions, layer_type, stated)
-    parts = [first_present(sources.layer_config, keys) for keys in (WIDTH_KEYS, HEAD_COUNT_KEYS)]
-    named = [_key(sources, conventions, layer_type, str(part)) for part in parts]
-    return CLASS_DEFAULT if set(named) == {CLASS_DEFAULT} else " / ".join(named)
+    def _head_dim(self) -> str:
+        if self.conventions.head_layout == "latent":
+            return "qk_nope_head_dim + qk_rope_head_dim"
+        stated = first_present(self.layer_config, HEAD_DIM_KEYS)
+        if stated is not None:
+            return self._key(stated)
+        parts = [first_present(self.layer_config, keys) for keys in (WIDTH_KEYS, HEAD_COUNT_KEYS)]
+        named = [self._key(str(part)) for part in parts]
+        return CLASS_DEFAULT if set(named) == {CLASS_DEFAULT} else " / ".join(named)

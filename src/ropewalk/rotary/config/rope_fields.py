@@ -175,7 +175,7 @@ def _is_misplaced(key: str, written: JsonObject, layer_types: list[str]) -> bool
     if key in layer_types or value is None:
         return False
     repeated = [written[name][key] for name in layer_types if key in written[name]]
-    return not repeated or any(each != value for each in repeated)
+    return not repeated or any(other != value for other in repeated)
 
 
 def _rope_type(rope_fields: JsonObject) -> str:
@@ -207,7 +207,13 @@ def read_scaling(
         rope_fields = {**rope_fields, **conventions.yarn_fields}
     extra_fields = set(conventions.extra_fields)
     if rope_type == "dynamic" and "alpha" in rope_fields and "alpha" in extra_fields:
-        return _read_alpha(rope_fields, extra_fields)
+        # Hunyuan calls its rule dynamic, but its alpha does not depend on the length.
+        check_unknown_fields(rope_fields, UNUSED_BY_ALPHA | extra_fields)
+        if rope_fields.get("factor", 1.0) != 1.0:
+            raise ValueError(
+                f"factor must be 1.0 if there is an alpha, got {shown(rope_fields['factor'])}"
+            )
+        return scaling.NTKAware(factor=positive_float("alpha", rope_fields["alpha"]))
     extra_fields.discard("alpha")
     if rope_type in DEFAULT_ROPE_TYPES and (
         rope_type != "axial" or conventions.head_layout == "axial"
@@ -226,16 +232,6 @@ def read_scaling(
             + did_you_mean(rope_type[:80], known)
         )
     return _read_rule(layer_config, rope_fields, extra_fields)
-
-
-def _read_alpha(rope_fields: JsonObject, extra_fields: set[str]) -> Scaling:
-    """Return Hunyuan's rule: it is called dynamic, but its alpha does not depend on the length."""
-    check_unknown_fields(rope_fields, UNUSED_BY_ALPHA | extra_fields)
-    if rope_fields.get("factor", 1.0) != 1.0:
-        raise ValueError(
-            f"factor must be 1.0 if there is an alpha, got {shown(rope_fields['factor'])}"
-        )
-    return scaling.NTKAware(factor=positive_float("alpha", rope_fields["alpha"]))
 
 
 def _read_rule(
@@ -273,7 +269,7 @@ def _checked(key: str, value: Any) -> Any:
                 f"{key} must have an entry for each pair, at most {MAX_HEAD_DIM // 2:,}, "
                 f"got {len(value):,}"
             )
-        return tuple(positive_float(f"{key}[{i}]", each) for i, each in enumerate(value))
+        return tuple(positive_float(f"{key}[{i}]", divisor) for i, divisor in enumerate(value))
     if key == "truncate":
         if not isinstance(value, bool):
             raise ValueError(f"truncate must be true or false, got {shown(value)}")
@@ -290,9 +286,9 @@ def _original_length(layer_config: JsonObject, rope_fields: JsonObject) -> int |
     dynamic = rope_fields["rope_type"] == "dynamic"
     top_key = "max_position_embeddings" if dynamic else ORIGINAL_LENGTH
     at_top, inside = layer_config.get(top_key), rope_fields.get(ORIGINAL_LENGTH)
-    for key, each in ((top_key, at_top), (ORIGINAL_LENGTH, inside)):
-        if each is not None:
-            positive_length(key, each, 2)
+    for key, length in ((top_key, at_top), (ORIGINAL_LENGTH, inside)):
+        if length is not None:
+            positive_length(key, length, 2)
     if at_top is not None and inside is not None and at_top != inside:
         raise ValueError(
             f"{ORIGINAL_LENGTH} in the rope's own fields must be the same as {top_key} at the top "

@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.checks import ArgumentNeededError, did_you_mean, shown
-from ropewalk.rotary.config.config_json import (
-    JsonObject,
-    positive_int,
-    positive_length,
-)
+from ropewalk.rotary.config.config_json import JsonObject, positive_int, positive_length
 from ropewalk.rotary.config.conventions import (
     CONVERTED_PAIRING_KEY,
     DEFAULT_THETA,
@@ -59,15 +55,14 @@ def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
 def _sections_of_multimodal(config: JsonObject, model_type: str) -> RawSections:
     raw_sections: RawSections = {}
     for stack, (path, section_type) in MULTIMODAL_MODELS[model_type].items():
-        raw_section = _at_path(config, path)
-        sizes: Mapping[str, int] = {}
+        raw_section, conventions = _at_path(config, path), CONVENTIONS[section_type]
         if raw_section is not None and path:
             _check_top_level_agrees(config, raw_section, path)
-            sizes = _class_sizes(model_type, section_type)
+            conventions = _with_class_sizes(model_type, section_type)
         if raw_section is None and stack == "text":
             raw_section = config  # earlier files had the text's fields at the top
         if raw_section is not None:
-            raw_sections[stack] = raw_section, _with_sizes(CONVENTIONS[section_type], sizes)
+            raw_sections[stack] = raw_section, conventions
     if not raw_sections:
         paths = ", ".join(path for path, _ in MULTIMODAL_MODELS[model_type].values())
         raise ValueError(f"{paths} must be given for model_type {shown(model_type)}, got none")
@@ -89,8 +84,7 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
         section_type = raw_section.get("model_type")
         if isinstance(section_type, str) and section_type in CONVENTIONS:
             _check_top_level_agrees(config, raw_section, key)
-            sizes = _class_sizes(model_type, section_type)
-            raw_sections[stack] = raw_section, _with_sizes(CONVENTIONS[section_type], sizes)
+            raw_sections[stack] = raw_section, _with_class_sizes(model_type, section_type)
         elif stack == "text":
             unknown_key, unknown_type = f"{key}.model_type", section_type
             if isinstance(section_type, str) and section_type in {**UNSUPPORTED, **WITHOUT_ROPE}:
@@ -121,16 +115,12 @@ def _unsupported(key: str, model_type: str) -> ValueError:
     )
 
 
-def _with_sizes(conventions: RopeConventions, sizes: Mapping[str, int]) -> RopeConventions:
-    """Return the conventions with these sizes as defaults."""
-    return (
-        conventions._replace(defaults={**conventions.defaults, **sizes}) if sizes else conventions
-    )
-
-
-def _class_sizes(model_type: str, section_type: str) -> Mapping[str, int]:
-    """Return the sizes that sections leave out if they are the defaults of the section's class."""
-    return CLASS_SIZES.get(section_type, {}) if model_type in WITH_CLASS_SIZES else {}
+def _with_class_sizes(model_type: str, section_type: str) -> RopeConventions:
+    """Return a section's conventions, with sizes that it leaves out as its class has them."""
+    conventions = CONVENTIONS[section_type]
+    if model_type not in WITH_CLASS_SIZES or section_type not in CLASS_SIZES:
+        return conventions
+    return conventions._replace(defaults={**conventions.defaults, **CLASS_SIZES[section_type]})
 
 
 def _at_path(config: JsonObject, path: str) -> JsonObject | None:
@@ -150,13 +140,8 @@ def _check_top_level_agrees(config: JsonObject, raw_section: JsonObject, path: s
     """Raise if the rope at the top level differs from that of the text's section, which is read."""
     if not path.endswith("text_config"):
         return
-    for key in (
-        "rope_theta",
-        "rope_scaling",
-        "rope_parameters",
-        "partial_rotary_factor",
-        CONVERTED_PAIRING_KEY,
-    ):
+    rope_keys = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
+    for key in (*rope_keys, CONVERTED_PAIRING_KEY):
         at_top, inside = config.get(key), raw_section.get(key)
         if at_top is None or _without_default_type(at_top) == _without_default_type(inside):
             continue
@@ -191,7 +176,10 @@ def normalize_section(
         if value is not None
     }
     conventions = _with_stated_pairing(section, conventions)
-    conventions = _with_converted_pairing(section, conventions)
+    converted = section.get(CONVERTED_PAIRING_KEY)
+    if converted is not None:
+        check_pairing(CONVERTED_PAIRING_KEY, converted)
+        conventions = conventions._replace(pairing=converted)
     removed = {key for key in ("head_dim", "index_head_dim") if raw_section.get(key, ...) is None}
     if removed & conventions.defaults.keys():
         defaults = {k: value for k, value in conventions.defaults.items() if k not in removed}
@@ -232,32 +220,20 @@ def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> R
     return conventions
 
 
-def _with_converted_pairing(section: JsonObject, conventions: RopeConventions) -> RopeConventions:
-    """Return the conventions with the pairing that the weights were permuted for, if any."""
-    pairing = section.get(CONVERTED_PAIRING_KEY)
-    if pairing is None:
-        return conventions
-    check_pairing(CONVERTED_PAIRING_KEY, pairing)
-    return conventions._replace(pairing=pairing)
-
-
 def _check_required_keys(section: JsonObject, conventions: RopeConventions) -> None:
     """Raise if a required key and all alternatives to it are missing."""
     rope_parameters = section.get("rope_parameters") or section.get("rope_scaling")
     if not isinstance(rope_parameters, Mapping):
         rope_parameters = {}
-    dictionaries = [each for each in rope_parameters.values() if isinstance(each, Mapping)]
-    dictionaries = dictionaries or [rope_parameters]
+    by_layer_type = [value for value in rope_parameters.values() if isinstance(value, Mapping)]
+    ropes = by_layer_type or [rope_parameters]
+    listed = conventions.full_attention_index_key, conventions.layer_type_pattern_key
     alternatives: dict[str, set[str | None]] = {
-        "layer_types": {
-            *LAYER_TYPES_KEYS,
-            conventions.full_attention_index_key,
-            conventions.layer_type_pattern_key,
-        },
+        "layer_types": {*LAYER_TYPES_KEYS, *listed},
         "rope_parameters": {"rope_parameters", "rope_scaling"},
     }
     for key in conventions.required_keys:
-        within = ROPE_KEYS.get(key) == key and all(key in each for each in dictionaries)
+        within = ROPE_KEYS.get(key) == key and all(key in rope for rope in ropes)
         if not within and not alternatives.get(key, {key}) & section.keys():
             raise ValueError(
                 f"{key} must be given for this model, got none: the default of its own code is "

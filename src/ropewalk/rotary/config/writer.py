@@ -84,7 +84,11 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
         section["layer_types"] = [layer.layer_type for layer in layers]
     if conventions.reads_no_rope_layers:
         section["no_rope_layers"] = [int(layer.rope is not None) for layer in layers]
-    section |= _llama4_temperature(layers)
+    temperatures = [layer.query_temperature for layer in layers if layer.query_temperature]
+    llama4 = next((temperature for temperature in temperatures if temperature.first), None)
+    if llama4 is not None:
+        section |= {"attn_temperature_tuning": True, "attn_scale": llama4.beta}
+        section["floor_scale"] = llama4.length
     # The first layer of each type is written for all; reading back shows if they differ.
     first_of_type = {
         layer.layer_type: (layer.rope, layer.query_temperature)
@@ -131,16 +135,16 @@ def _next_to_rope_fields(
     ropes: Mapping[str | None, RotarySpec], conventions: RopeConventions
 ) -> dict[str, Any]:
     """Return lengths that are next to a rope's fields, and sizes of a type of layers."""
-    found: dict[str, Any] = {}
+    section: dict[str, Any] = {}
     for layer_type, rope in ropes.items():
         keys = conventions.keys_by_layer_type.get(str(layer_type), {})
         if "head_dim" in keys:
-            found[keys["head_dim"]] = rope.head_dim
+            section[keys["head_dim"]] = rope.head_dim
         if isinstance(rope.scaling, DynamicNTK):
-            found["max_position_embeddings"] = rope.scaling.original_length
+            section["max_position_embeddings"] = rope.scaling.original_length
         if isinstance(rope.scaling, LongRoPE):
-            found[ORIGINAL_LENGTH] = rope.scaling.original_length
-    return found
+            section[ORIGINAL_LENGTH] = rope.scaling.original_length
+    return section
 
 
 def _rope_parameters(
@@ -211,16 +215,3 @@ def _rope_fields(
     if temperature is not None and not temperature.first:
         rope_fields["llama_4_scaling_beta"] = temperature.beta
     return rope_fields
-
-
-def _llama4_temperature(layers: Layers) -> dict[str, Any]:
-    """Return the keys of Llama 4's query temperature."""
-    for layer in layers:
-        temperature = layer.query_temperature
-        if temperature is not None and temperature.first:
-            return {
-                "attn_temperature_tuning": True,
-                "attn_scale": temperature.beta,
-                "floor_scale": temperature.length,
-            }
-    return {}
