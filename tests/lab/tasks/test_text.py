@@ -79,14 +79,14 @@ def test_passages_are_cut_at_words(name, tmp_path, monkeypatch):
     model = build_model(task.config, "none", 1, task.vocabulary).eval()
     monkeypatch.setattr(task, "first_models", lambda results: [("none", model)])
     words = set(task.tokens.decode(task.data["test"].tolist()).split())
-    found = task.examples({})["sentences"]
+    found = task.examples({}).sentences
     assert len(found) == 5
     for each in found:
-        shown = each["source"].split() if name == "causal-lm" else []
-        shown += each["reference"].split()
+        shown = each.source.split() if name == "causal-lm" else []
+        shown += each.reference.split()
         assert shown
         assert set(shown) <= words
-        assert "none" in each["hypotheses"]
+        assert "none" in each.hypotheses
 
 
 @given(st.integers(1, 400), st.integers(1, 30), st.integers(1, 12), st.booleans())

@@ -97,13 +97,6 @@ class Plan(Sequence[list[int]]):
         rows: list[int] = self._order[self._starts[place] : self._ends[place]].tolist()
         return rows
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence) or len(self) != len(other):
-            return False
-        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]  # as a list has none
-
 
 def plan_epoch(
     split: EncodedSplit | MappedSplit,

@@ -58,15 +58,28 @@ def draw_examples(
     Raises:
         ValueError: if the task, split, size or count does not exist.
     """
-    found = _check(task, split, lengths, count)
-    ids = {word: i for i, word in enumerate(found.words)}
+    if task not in SEQUENCE_TASKS:
+        raise ValueError(
+            f"task must be one of {', '.join(SEQUENCE_TASKS)}, got {task!r}"
+            f"{did_you_mean(task, SEQUENCE_TASKS)}"
+        )
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    sequence, (low, high) = SEQUENCE_TASKS[task], lengths
+    if not 1 <= low <= high <= (sequence.max_size or high):
+        most = "" if sequence.max_size is None else f" <= {sequence.max_size}"
+        raise ValueError(
+            f"lengths must be (low, high) with 1 <= low <= high{most} for {task!r}, got {lengths}"
+        )
+    if count < 0:
+        raise ValueError(f"count must not be negative, got {count}")
+    ids = {word: i for i, word in enumerate(sequence.words)}
     rng = Rng(f"{task}/{split}/{seed}")
-    low, high = lengths
     drawn: list[Example] = []
     while len(drawn) < count:
         n = low + rng.below(high - low + 1)
         while True:
-            asked, answered = found.draw(rng, n)
+            asked, answered = sequence.draw(rng, n)
             if split_of(f"{task}: {' '.join(asked)}") == split:
                 break
         prompt = (BOS, *(ids[word] for word in asked))
@@ -82,26 +95,6 @@ def example_text(task: str, example: Example) -> str:
         return " ".join(words[i] for i in ids if i not in (PAD, BOS, EOS))
 
     return f"{text(example.prompt)} {text(example.answer)}".strip()
-
-
-def _check(task: str, split: str, lengths: tuple[int, int], count: int) -> SequenceTask:
-    if task not in SEQUENCE_TASKS:
-        raise ValueError(
-            f"task must be one of {', '.join(SEQUENCE_TASKS)}, got {task!r}"
-            f"{did_you_mean(task, SEQUENCE_TASKS)}"
-        )
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-    low, high = lengths
-    max_size = SEQUENCE_TASKS[task].max_size
-    if not 1 <= low <= high or (max_size is not None and high > max_size):
-        most = "" if max_size is None else f" <= {max_size}"
-        raise ValueError(
-            f"lengths must be (low, high) with 1 <= low <= high{most} for {task!r}, got {lengths}"
-        )
-    if count < 0:
-        raise ValueError(f"count must not be negative, got {count}")
-    return SEQUENCE_TASKS[task]
 
 
 MARKS = tuple(SPECIAL[: EOS + 1])

@@ -34,7 +34,7 @@ def generate(model: LanguageModel, prompts: Tensor, *, max_tokens: int) -> list[
         if bool((answers == EOS).any(1).all()):
             break
         tokens = word if cache is not None else torch.cat([tokens, word], 1)
-    return [_until_end(row) for row in answers.tolist()]
+    return [row[: row.index(EOS)] if EOS in row else row for row in answers.tolist()]
 
 
 def answer(
@@ -63,7 +63,3 @@ def answer(
             found[j] = ids
         batch = []
     return found
-
-
-def _until_end(ids: list[int]) -> list[int]:
-    return ids[: ids.index(EOS)] if EOS in ids else ids

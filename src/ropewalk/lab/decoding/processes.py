@@ -17,7 +17,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -59,12 +58,6 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
     return found
 
 
-@dataclass
-class _Helper:
-    process: BaseProcess
-    pipe: Connection
-
-
 def _can_fork() -> bool:
     own, main = threading.current_thread(), threading.main_thread()
     allowed = not multiprocessing.current_process().daemon
@@ -74,9 +67,9 @@ def _can_fork() -> bool:
 @contextmanager
 def _helpers(
     work: Callable[[X], Y], items: Sequence[X], count: int
-) -> Iterator[dict[Connection, _Helper]]:
+) -> Iterator[dict[Connection, BaseProcess]]:
     """Fork processes that wait for indices of items; kill them when the block ends."""
-    helpers: dict[Connection, _Helper] = {}
+    helpers: dict[Connection, BaseProcess] = {}
     try:
         with _signals_later(), warnings.catch_warnings():
             # Python 3.12 warns that other threads may hold locks: see `on_each_core`.
@@ -88,14 +81,14 @@ def _helpers(
                 )
                 process.start()
                 theirs.close()
-                helpers[ours] = _Helper(process, ours)
+                helpers[ours] = process
         yield helpers
     finally:
         for helper in helpers.values():
-            helper.process.kill()
-        for helper in helpers.values():
-            helper.process.join()
-            helper.pipe.close()
+            helper.kill()
+        for pipe, helper in helpers.items():
+            helper.join()
+            pipe.close()
 
 
 @contextmanager
@@ -108,7 +101,7 @@ def _signals_later() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _answers(helpers: dict[Connection, _Helper], count: int) -> Iterator[tuple[int, Any]]:
+def _answers(helpers: dict[Connection, BaseProcess], count: int) -> Iterator[tuple[int, Any]]:
     """Hand out places in order, one to each free process; yield results as they come.
 
     After an error no more are handed out; those already begun are awaited, because one with a
@@ -121,7 +114,7 @@ def _answers(helpers: dict[Connection, _Helper], count: int) -> Iterator[tuple[i
     while working:
         for ready in wait(list(working)):
             assert isinstance(ready, Connection)
-            place, result, error = _receive(helpers[ready])
+            place, result, error = _receive(ready, helpers[ready])
             if error is None:
                 yield place, result
             else:
@@ -135,12 +128,12 @@ def _answers(helpers: dict[Connection, _Helper], count: int) -> Iterator[tuple[i
         raise errors[min(errors)]
 
 
-def _receive(helper: _Helper) -> Answer:
+def _receive(pipe: Connection, process: BaseProcess) -> Answer:
     try:
-        answer: Answer = pickle.loads(helper.pipe.recv_bytes())
+        answer: Answer = pickle.loads(pipe.recv_bytes())
     except (EOFError, OSError):
-        helper.process.join()
-        status = helper.process.exitcode
+        process.join()
+        status = process.exitcode
         if status == -signal.SIGKILL:
             raise MemoryError(
                 "the system killed a process of the search, probably because memory was used up; "

@@ -23,7 +23,7 @@ from ropewalk.encodings.relative import ShawSite
 from ropewalk.encodings.rotary import RotarySite
 from ropewalk.lab.tokens import BOS, EOS, SPECIAL, UNK
 from ropewalk.model import Attention, Transformer
-from ropewalk.model.transformer import DecoderLayer, FeedForward, SelfAttentionLayer
+from ropewalk.model.transformer import DecoderLayer, SelfAttentionLayer
 from ropewalk.rotary.learned import LearnedRotaryEmbedding
 
 if TYPE_CHECKING:
@@ -249,7 +249,9 @@ def _fill_stack(
             _fill_linear(to.attention.linear[1], *key_value)
             _fill_linear(to.attention.linear[2], _both(layer.cross.output))
             _fill_norm(to.attention.layer_norm, layer.cross_norm)
-        _fill_feed_forward(to.ffn, layer.feed_forward, layer.feed_forward_norm)
+        _fill_norm(to.ffn.layer_norm, layer.feed_forward_norm)
+        _fill_linear(to.ffn.linear_0, _both(layer.feed_forward.inner))
+        _fill_linear(to.ffn.linear_1, _both(layer.feed_forward.outer))
 
 
 def _self_attention(attention: Attention, positions: SitePositions) -> Any:
@@ -286,12 +288,6 @@ def _projections(attention: Attention) -> list[tuple[Tensor, Tensor]]:
 def _fill_linear(spec: Any, *parts: tuple[Tensor, Tensor]) -> None:
     weights, biases = zip(*parts, strict=True)
     spec.weight, spec.bias = _values(torch.cat(weights)), _values(torch.cat(biases))
-
-
-def _fill_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.LayerNorm) -> None:
-    _fill_norm(spec.layer_norm, norm)
-    _fill_linear(spec.linear_0, _both(feed_forward.inner))
-    _fill_linear(spec.linear_1, _both(feed_forward.outer))
 
 
 def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:

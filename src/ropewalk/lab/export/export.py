@@ -66,7 +66,13 @@ def export(path: Path, target: Path | None = None, *, to: str) -> Exported:
     if to not in ENGINES:
         guess = did_you_mean(to, ENGINES)
         raise ValueError(f"--to must be {' or '.join(ENGINES)}, got {shown(to)}{guess}")
-    _check_installed()
+    try:
+        import ctranslate2.specs  # noqa: F401, before a model is read
+    except ImportError as error:
+        raise ValueError(
+            f"export needs {error.name}, which is not installed: pip install "
+            f"'ropewalk[ctranslate2]'"
+        ) from None
     file = find_model(path)
     target = file.parent / to if target is None else target
     if not target.name:  # "." or ".."
@@ -78,16 +84,6 @@ def export(path: Path, target: Path | None = None, *, to: str) -> Exported:
         _write(translator, encoding, part, target)
         size = sum(file.stat().st_size for file in part.iterdir())
     return Exported(target, encoding, size)
-
-
-def _check_installed() -> None:
-    try:
-        import ctranslate2.specs  # noqa: F401, before a model is read
-    except ImportError as error:
-        raise ValueError(
-            f"export needs {error.name}, which is not installed: pip install "
-            f"'ropewalk[ctranslate2]'"
-        ) from None
 
 
 def _write(translator: Translator, encoding: str, part: Path, target: Path) -> None:

@@ -115,8 +115,8 @@ def compare(
     results = with_verdicts(Results.model_validate({**facts, "against": []}), against)
     write_checked_json(run / "results.json", results.as_json())
     stage("computing attention maps")
-    write_checked_json(run / "examples.json", task.examples(results))
-    write_checked_json(run / "attention.json", task.attention(results))
+    write_checked_json(run / "examples.json", task.examples(results).as_json())
+    write_checked_json(run / "attention.json", task.attention(results).as_json())
     stage("writing the report")
     write_report(run)
     return results

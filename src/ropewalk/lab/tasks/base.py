@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,19 @@ from torch import Tensor, nn
 from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
 from ropewalk.lab.config import Config
 from ropewalk.lab.data.stream import Progress, silent
-from ropewalk.lab.results import Results
+from ropewalk.lab.models import load_model
+from ropewalk.lab.results import (
+    AttentionMap,
+    AttentionMaps,
+    EncodingMaps,
+    Examples,
+    MappedSentence,
+    Results,
+)
 from ropewalk.lab.tensors import read_checksum
+
+MAPPED_EXAMPLES = 3  # examples whose attention is drawn
+MAPPED_TOKENS = 40  # maximum length of such an example: cells of a larger map are hard to see
 
 
 class TaskBatch(Protocol):
@@ -185,9 +196,51 @@ class Task(ABC):
         """Return the entries about data and splits in the results."""
 
     @abstractmethod
-    def examples(self, results: Results) -> Facts:
+    def examples(self, results: Results) -> Examples:
         """Choose examples by rule, with the outputs of every encoding's first seed."""
 
     @abstractmethod
-    def attention(self, results: Results) -> Facts:
+    def attention(self, results: Results) -> AttentionMaps:
         """Return every head's attention over a few examples, for every encoding's first seed."""
+
+    def first_models(self, results: Results) -> Iterator[tuple[str, Any]]:
+        """Yield each encoding's slug and the model of its first seed, unless it diverged."""
+        for row in results.encodings:
+            path = row.cell(self.config.seeds[0]).folder(self.run) / "model.safetensors"
+            if path.exists():
+                yield row.slug, load_model(path, torch.device("cpu"))[0]
+
+    def maps_of_first_models(
+        self,
+        results: Results,
+        rule: str,
+        sentences: Sequence[MappedSentence],
+        maps: Callable[[Any, int], dict[str, AttentionMap]],
+    ) -> AttentionMaps:
+        """Return what `maps` gives for a model and the place of a sentence."""
+        encodings = {
+            slug: EncodingMaps(
+                seed=self.config.seeds[0],
+                sentences=tuple(maps(model, place) for place in range(len(sentences))),
+            )
+            for slug, model in self.first_models(results)
+        }
+        return AttentionMaps(rule=rule, sentences=tuple(sentences), encodings=encodings)
+
+
+def attention_map(
+    rows: Sequence[str], columns: Sequence[str], layers: list[Tensor]
+) -> AttentionMap:
+    """Return the first example's weights `(B, H, S, T)` of each layer, with its tokens."""
+    weights = [
+        [[[round(w, 3) for w in row] for row in head] for head in layer[0].tolist()]
+        for layer in layers
+    ]
+    return AttentionMap(rows=tuple(rows), columns=tuple(columns), weights=weights)
+
+
+def at_quartiles(lengths: Sequence[int], most: int) -> list[int]:
+    """Return the items at the quartiles of length, among those of at most this length."""
+    order = sorted((i for i, n in enumerate(lengths) if n <= most), key=lambda i: lengths[i])
+    shares = [(k + 1) / (MAPPED_EXAMPLES + 1) for k in range(MAPPED_EXAMPLES)]
+    return list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))

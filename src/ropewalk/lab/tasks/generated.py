@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from operator import eq
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from ropewalk.files import Facts
 from ropewalk.lab.data.batches import EncodedSplit, Plan, gather_batches, read_splits, write_splits
@@ -22,12 +22,10 @@ from ropewalk.lab.data.generated_tasks import (
 )
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.decoding.greedy import answer
-from ropewalk.lab.results import Results
-from ropewalk.lab.tasks.base import Metric
+from ropewalk.lab.results import AttentionMaps, Examples, ExampleSentence, Results
+from ropewalk.lab.tasks.base import MAPPED_TOKENS, Metric, at_quartiles
 from ropewalk.lab.tasks.language_task import (
     HELD_OUT,
-    MAPPED_EXAMPLES,
-    MAPPED_TOKENS,
     SCORED_TOKENS,
     LanguageBatch,
     LanguageTask,
@@ -39,18 +37,11 @@ EXAMPLES_SHOWN = 3  # examples of each split in a report
 SEED = 0  # of the data: all training seeds see the same examples, each in its own order
 
 
-def _exact_match(sums: Tensor) -> Tensor:
-    """Return the share of examples whose complete answer is right, in percent."""
-    return 100 * sums[..., 0] / sums[..., 1]
-
-
-def _token_accuracy(sums: Tensor) -> Tensor:
-    """Return the share of answer tokens that are right at their position, in percent."""
-    return 100 * sums[..., 2] / sums[..., 3]
-
-
-EXACT = Metric("exact", "exact match", _exact_match, unit="%", floor=5, solved=95)
-TOKENS = Metric("tokens", "tokens right", _token_accuracy, unit="%")
+# Statistics: examples right, examples, answer tokens right at their position, answer tokens.
+EXACT = Metric(
+    "exact", "exact match", lambda n: 100 * n[..., 0] / n[..., 1], unit="%", floor=5, solved=95
+)
+TOKENS = Metric("tokens", "tokens right", lambda n: 100 * n[..., 2] / n[..., 3], unit="%")
 
 
 class Generated(LanguageTask):
@@ -144,7 +135,7 @@ class Generated(LanguageTask):
             "statistics": {
                 "exact": [int(ids == target) for ids, target in pairs],
                 "examples": [1] * len(pairs),
-                "right": [_matching_tokens(ids, target) for ids, target in pairs],
+                "right": [sum(map(eq, ids, target)) for ids, target in pairs],
                 "tokens": [len(target) for _, target in pairs],
             },
             "predictions": found,
@@ -158,9 +149,11 @@ class Generated(LanguageTask):
             for split in self.splits
             if split in self.data
         )
+        first, answered = self.data["validation"].source[0], self.data["validation"].target[0]
+        shown = Example(tuple(first), (*answered, EOS))
         facts = [
             ("Task", f"{config.task}: {sequence.description}"),
-            ("For example", self._example_text(self.data["validation"], 0)),
+            ("For example", example_text(config.task, shown)),
             ("Trained on", sizes),
             (
                 "Tested on",
@@ -179,55 +172,48 @@ class Generated(LanguageTask):
             "lengths": self.length_facts(sequence.size_unit),
         }
 
-    def examples(self, results: Results) -> Facts:
+    def examples(self, results: Results) -> Examples:
         seed = self.config.seeds[0]
         predictions = {
             row.slug: {
-                split: self.evaluation(split, row.cell(seed).folder(self.run))
+                split: self.evaluation(split, row.cell(seed).folder(self.run)).get("predictions")
                 for split in self.splits
             }
             for row in results.encodings
         }
         sentences = [
-            {
-                "index": i,
-                "split": split,
-                "source": self._text(self.data[split].source[i]),
-                "reference": self._text(self.data[split].target[i]),
-                "hypotheses": {
-                    slug: self._text(held[split]["predictions"][i])
-                    for slug, held in predictions.items()
-                    if "predictions" in held[split]
+            ExampleSentence(
+                index=i,
+                split=split,
+                source=self._text(self.data[split].source[i]),
+                reference=self._text(self.data[split].target[i]),
+                hypotheses={
+                    slug: self._text(answers[i])
+                    for slug, of_splits in predictions.items()
+                    if (answers := of_splits[split]) is not None
                 },
-            }
+            )
             for split in self.splits
             if split in self.data
             for i in range(min(EXAMPLES_SHOWN, len(self.data[split])))
         ]
-        rule = f"the first {EXAMPLES_SHOWN} examples of each length; answers of seed {seed}"
-        terms = ("prompt", "answer")
-        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+        return Examples(
+            split=self.splits[0],
+            rule=f"the first {EXAMPLES_SHOWN} examples of each length; answers of seed {seed}",
+            terms=("prompt", "answer"),
+            sentences=tuple(sentences),
+        )
 
-    def attention(self, results: Results) -> Facts:
+    def attention(self, results: Results) -> AttentionMaps:
         split = self.data["validation"]
         whole = [[*p, *a] for p, a in zip(split.source, split.target, strict=True)]
-        order = sorted(
-            (i for i, ids in enumerate(whole) if len(ids) <= MAPPED_TOKENS),
-            key=lambda i: len(whole[i]),
-        )
-        shares = [(k + 1) / (MAPPED_EXAMPLES + 1) for k in range(MAPPED_EXAMPLES)]
-        chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
         rule = (
             f"the validation examples at the quartiles of length, among those with at most "
             f"{MAPPED_TOKENS} tokens; the model reads each prompt and its right answer"
         )
-        words = self.sequence.words
+        words, chosen = self.sequence.words, at_quartiles([*map(len, whole)], MAPPED_TOKENS)
         shown = [(i, whole[i], [words[token] for token in whole[i]]) for i in chosen]
-        return self.attention_facts(results, rule, shown)
-
-    def _example_text(self, split: EncodedSplit, i: int) -> str:
-        example = Example(tuple(split.source[i]), (*split.target[i], EOS))
-        return example_text(self.config.task, example)
+        return self.attention_over(results, rule, shown)
 
     def _text(self, ids: Sequence[int]) -> str:
         words = self.sequence.words
@@ -236,7 +222,3 @@ class Generated(LanguageTask):
 
 def _batch(split: EncodedSplit, rows: Sequence[int]) -> LanguageBatch:
     return pad_examples([(split.source[i], [*split.target[i], EOS]) for i in rows])
-
-
-def _matching_tokens(found: Sequence[int], wanted: Sequence[int]) -> int:
-    return sum(a == b for a, b in zip(found, wanted, strict=False))

@@ -13,14 +13,10 @@ from torch import Tensor
 
 from ropewalk.files import Facts
 from ropewalk.lab.loss import autocast, row_nll, token_loss
-from ropewalk.lab.models import load_model
-from ropewalk.lab.results import Results
-from ropewalk.lab.tasks.base import Task
+from ropewalk.lab.results import AttentionMap, AttentionMaps, MappedSentence, Results
+from ropewalk.lab.tasks.base import Task, attention_map
 from ropewalk.lab.tokens import PAD
-from ropewalk.model import LanguageModel
 
-MAPPED_EXAMPLES = 3  # examples whose attention is drawn
-MAPPED_TOKENS = 40  # maximum length of such an example: cells of a larger map are hard to see
 HELD_OUT = 200  # examples or windows for the validation loss
 SCORED_TOKENS = 4096  # maximum number of tokens of a batch in scoring
 
@@ -98,36 +94,23 @@ class LanguageTask(Task):
         of = {split: self.multiple(split) * self.config.train_length for split in self.splits}
         return {"unit": unit, "trained": self.config.train_length, "of": of}
 
-    def first_models(self, results: Results) -> Iterator[tuple[str, LanguageModel]]:
-        """Yield each encoding's slug and the model of its first seed, unless it diverged."""
-        for row in results.encodings:
-            cell = row.cell(self.config.seeds[0])
-            path = cell.folder(self.run) / "model.safetensors"
-            if path.exists():
-                model, _ = load_model(path, torch.device("cpu"))
-                assert isinstance(model, LanguageModel)
-                yield row.slug, model
-
-    def attention_facts(
+    def attention_over(
         self, results: Results, rule: str, shown: Sequence[tuple[int, list[int], list[str]]]
-    ) -> Facts:
+    ) -> AttentionMaps:
         """Return attention over the examples in `shown`: (index, token ids, token labels)."""
-        encodings = {
-            slug: {
-                "seed": self.config.seeds[0],
-                "sentences": [
-                    {"self": _map_facts(labels, model.attention_maps(torch.tensor([ids])))}
-                    for _, ids, labels in shown
-                ],
-            }
-            for slug, model in self.first_models(results)
-        }
+
+        def maps(model: Any, place: int) -> dict[str, AttentionMap]:
+            _, ids, labels = shown[place]
+            # Weights of linear attention may be below 0 or above 1.
+            layers = [layer.clamp(0, 1) for layer in model.attention_maps(torch.tensor([ids]))]
+            return {"self": attention_map(labels, labels, layers)}
+
         sentences = [
-            {"index": i, "source": " ".join(labels).replace(" ▁", " ").lstrip("▁")}
+            MappedSentence(index=i, source=" ".join(labels).replace(" ▁", " ").lstrip("▁"))
             for i, _, labels in shown
         ]
         rule = f"{rule}; every layer and head; seed {self.config.seeds[0]}"
-        return {"rule": rule, "sentences": sentences, "encodings": encodings}
+        return self.maps_of_first_models(results, rule, sentences, maps)
 
 
 def pad_examples(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> LanguageBatch:
@@ -140,11 +123,3 @@ def pad_examples(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Languag
         tokens[i, : len(whole) - 1] = whole[:-1]
         targets[i, len(prompt) - 1 : len(whole) - 1] = whole[len(prompt) :]
     return LanguageBatch(tokens, targets)
-
-
-def _map_facts(labels: list[str], layers: list[Tensor]) -> Facts:
-    weights = [
-        [[[round(w, 3) for w in row] for row in head] for head in layer[0].clamp(0, 1).tolist()]
-        for layer in layers  # weights of linear attention may be below 0 or above 1
-    ]
-    return {"rows": labels, "columns": labels, "weights": weights}

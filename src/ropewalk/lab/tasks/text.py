@@ -23,12 +23,10 @@ from ropewalk.lab.data.tales import SHORTEST, tales
 from ropewalk.lab.data.texts import Texts, load_texts
 from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
-from ropewalk.lab.results import Results
-from ropewalk.lab.tasks.base import Metric
+from ropewalk.lab.results import AttentionMaps, Examples, ExampleSentence, Results
+from ropewalk.lab.tasks.base import MAPPED_EXAMPLES, MAPPED_TOKENS, Metric
 from ropewalk.lab.tasks.language_task import (
     HELD_OUT,
-    MAPPED_EXAMPLES,
-    MAPPED_TOKENS,
     SCORED_TOKENS,
     LanguageBatch,
     LanguageTask,
@@ -232,14 +230,14 @@ class TextTask(LanguageTask):
         last = next((i for i in range(len(ids) - 1, 0, -1) if begins_word(pieces[i])), len(ids))
         return ids[:last]
 
-    def attention(self, results: Results) -> Facts:
+    def attention(self, results: Results) -> AttentionMaps:
         length = min(self.config.train_length, MAPPED_TOKENS)
         shown = []
         for start in self.passage_starts(length, MAPPED_EXAMPLES):
             ids = self.data["test"][start : start + length].tolist()
             shown.append((start, ids, self.tokens.pieces(ids)))
         rule = f"{MAPPED_EXAMPLES} passages of {length} tokens, evenly spaced over the test text"
-        return self.attention_facts(results, rule, shown)
+        return self.attention_over(results, rule, shown)
 
 
 def _with_one_test_split(texts: Texts) -> Texts:
@@ -271,7 +269,7 @@ class CausalText(TextTask):
         ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
         return LanguageBatch(ids[:, :-1], ids[:, 1:])
 
-    def examples(self, results: Results) -> Facts:
+    def examples(self, results: Results) -> Examples:
         length, decode = self.config.train_length, self.tokens.decode
         starts = self.passage_starts(length, PASSAGES_SHOWN)
         ids = [self.data["test"][s : s + length].tolist() for s in starts]
@@ -286,12 +284,12 @@ class CausalText(TextTask):
             for slug, model in self.first_models(results)
         }
         sentences = [
-            {
-                "index": start,
-                "source": decode(prompts[i]),
-                "reference": decode(self.whole_words(ids[i][len(prompts[i]) :])),
-                "hypotheses": {slug: texts[i] for slug, texts in found.items()},
-            }
+            ExampleSentence(
+                index=start,
+                source=decode(prompts[i]),
+                reference=decode(self.whole_words(ids[i][len(prompts[i]) :])),
+                hypotheses={slug: texts[i] for slug, texts in found.items()},
+            )
             for i, start in enumerate(starts)
         ]
         rule = (
@@ -300,8 +298,8 @@ class CausalText(TextTask):
             f"time, and shown up to their last complete word; "
             f"seed {self.config.seeds[0]}"
         )
-        terms = ("text", "continuation")
-        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+        terms, shown = ("text", "continuation"), tuple(sentences)
+        return Examples(split=self.splits[0], rule=rule, terms=terms, sentences=shown)
 
 
 FIRST_WORD = len(SPECIAL)
@@ -345,7 +343,7 @@ class MaskedText(TextTask):
         return masked(ids, self.mask, self.config.mask_ratio, seed)
 
     @torch.no_grad()
-    def examples(self, results: Results) -> Facts:
+    def examples(self, results: Results) -> Examples:
         length = self.config.train_length
         starts = self.passage_starts(length, PASSAGES_SHOWN)
         batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
@@ -357,20 +355,20 @@ class MaskedText(TextTask):
         right = torch.where(asked, batch.targets, batch.tokens)
         ends = [len(self.whole_words(row)) for row in right.tolist()]
         sentences = [
-            {
-                "index": start,
-                "source": self._text(batch.tokens[i, : ends[i]]),
-                "reference": self._text(right[i, : ends[i]]),
-                "hypotheses": {slug: self._text(ids[i, : ends[i]]) for slug, ids in found.items()},
-            }
+            ExampleSentence(
+                index=start,
+                source=self._text(batch.tokens[i, : ends[i]]),
+                reference=self._text(right[i, : ends[i]]),
+                hypotheses={slug: self._text(ids[i, : ends[i]]) for slug, ids in found.items()},
+            )
             for i, start in enumerate(starts)
         ]
         rule = (
             f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; the "
             f"likeliest token at each mask; seed {self.config.seeds[0]}"
         )
-        terms = ("masked", "text")
-        return {"split": self.splits[0], "rule": rule, "terms": terms, "sentences": sentences}
+        terms, shown = ("masked", "text"), tuple(sentences)
+        return Examples(split=self.splits[0], rule=rule, terms=terms, sentences=shown)
 
     def _text(self, ids: Tensor) -> str:
         parts: list[list[int]] = [[]]

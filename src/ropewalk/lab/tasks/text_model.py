@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +97,8 @@ def find_text_model(path: Path, encoding: str | None, seed: int | None) -> TextM
             f"MODEL must be trained on a text, by task causal-lm or masked-lm, got task "
             f"{config.task} in {shown_path(run)}"
         )
-    found = dict(_models(config, run))
+    files = {cell: cell.folder(run) / MODEL_FILE for cell in cells_of(config)}
+    found = {cell: file for cell, file in files.items() if file.is_file()}
     if not found:
         raise ValueError(f"MODEL must have a trained model, got none in {shown_path(run)}")
     below = path.resolve()
@@ -119,13 +119,6 @@ def find_text_model(path: Path, encoding: str | None, seed: int | None) -> TextM
             f"rope in this run: {', '.join(sorted(ropes)) or 'none'}"
         )
     return TextModel(file, cell.encoding, cell.seed, config, Tokens.of_run(run))
-
-
-def _models(config: Config, run: Path) -> Iterator[tuple[Cell, Path]]:
-    for cell in cells_of(config):
-        file = cell.folder(run) / MODEL_FILE
-        if file.is_file():
-            yield cell, file
 
 
 def _has_rope(config: Config, encoding: str) -> bool:

@@ -32,11 +32,17 @@ from ropewalk.lab.data.stream import PairStream, Progress
 from ropewalk.lab.decoding.beam_search import Hypothesis, best
 from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.loss import autocast, token_loss
-from ropewalk.lab.models import load_translator
-from ropewalk.lab.results import Results
+from ropewalk.lab.results import (
+    AttentionMap,
+    AttentionMaps,
+    Examples,
+    ExampleSentence,
+    MappedSentence,
+    Results,
+)
 from ropewalk.lab.scoring import bleu
 from ropewalk.lab.scoring.bleu import LengthBin, assign_bins
-from ropewalk.lab.tasks.base import Metric, Task
+from ropewalk.lab.tasks.base import MAPPED_TOKENS, Metric, Task, at_quartiles, attention_map
 from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.model import Transformer
 
@@ -51,7 +57,12 @@ def prepare_pairs(corpus: Corpus, config: Config, run: Path) -> Facts:
         lowercase=config.lowercase,
     )
     splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
-    splits["train"], left_out = _without_long_pairs(splits["train"], config.max_tokens)
+    both, most = zip(splits["train"].source, splits["train"].target, strict=True), config.max_tokens
+    kept = [(s, t) for s, t in both if len(s) <= most and len(t) <= most]
+    if not kept:
+        raise ValueError(f"max_tokens must leave training pairs, got {most}: all are longer")
+    left_out = len(splits["train"]) - len(kept)
+    splits["train"] = EncodedSplit([s for s, _ in kept], [t for _, t in kept])
     digest = tokens.save(run / "tokenizer.json")
     write_splits(run / SPLITS, splits)
     return {
@@ -70,11 +81,7 @@ def prepare_stream(
 ) -> Facts:
     """Tokenize a large corpus into a store; the held-out splits are prepared as usual."""
     tokens, digest = vocabulary_of(
-        stream,
-        run,
-        config.vocabulary,
-        lowercase=config.lowercase,
-        progress=progress,
+        stream, run, config.vocabulary, lowercase=config.lowercase, progress=progress
     )
     facts = tokenize(
         stream,
@@ -96,108 +103,7 @@ def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
     return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
 
 
-def _without_long_pairs(split: EncodedSplit, max_tokens: int) -> tuple[EncodedSplit, int]:
-    both = zip(split.source, split.target, strict=True)
-    kept = [(s, t) for s, t in both if len(s) <= max_tokens and len(t) <= max_tokens]
-    if not kept:
-        raise ValueError(f"max_tokens must leave training pairs, got {max_tokens}: all are longer")
-    sources, targets = zip(*kept, strict=True)
-    return EncodedSplit(list(sources), list(targets)), len(split) - len(kept)
-
-
 EXAMPLES_PER_BIN = 4
-MAPPED_SENTENCES = 3
-MAPPED_TOKENS = 40  # most on either side: beyond, a map's cells are too small to see
-
-
-def examples_of(results: Results, run: Path, corpus: Corpus) -> Facts:
-    """Choose sentences and return them with the translations of every encoding's first seed."""
-    split, seed = results.splits[0], results.config.seeds[0]
-    pairs = corpus.splits[split]
-    bins = results.length_bins[split]
-    ranges: list[LengthBin] = [
-        {"from": bin_.first, "to": bin_.last, "sentences": bin_.sentences} for bin_ in bins
-    ]
-    places = assign_bins([source for source, _ in pairs], ranges)
-    chosen = [
-        index
-        for place in range(len(bins))
-        for index in [i for i, p in enumerate(places) if p == place][:EXAMPLES_PER_BIN]
-    ]
-    hypotheses = {
-        row.slug: read_hypotheses(row.cell(seed).folder(run), split)
-        for row in results.encodings
-        if row.cells[0].scores[split].no_result is None
-    }
-    return {
-        "split": split,
-        "rule": f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of “{split}”, "
-        f"in the corpus's order; translations of seed {seed}",
-        "sentences": [
-            {
-                "index": i,
-                "source": pairs[i][0],
-                "reference": pairs[i][1],
-                "hypotheses": {name: texts[i] for name, texts in hypotheses.items()},
-            }
-            for i in chosen
-        ],
-    }
-
-
-def attention_of(results: Results, run: Path, corpus: Corpus) -> Facts:
-    """Return every head's attention over a few sentences, for every encoding's first seed.
-
-    The decoder reads the reference, so that all encodings attend to the same tokens.
-    """
-    split, seed = results.splits[0], results.config.seeds[0]
-    encoded = read_splits(run / "splits.safetensors")[split]
-    tokens = Tokens.of_run(run)
-    lengths = [max(len(s), len(t)) for s, t in zip(encoded.source, encoded.target, strict=True)]
-    order = sorted(
-        (i for i, n in enumerate(lengths) if n < MAPPED_TOKENS), key=lambda i: lengths[i]
-    )
-    shares = [(k + 1) / (MAPPED_SENTENCES + 1) for k in range(MAPPED_SENTENCES)]
-    chosen = list(dict.fromkeys(order[int(share * len(order))] for share in shares if order))
-    encodings = {}
-    for row in results.encodings:
-        path = row.cell(seed).folder(run) / "model.safetensors"
-        if not path.exists():  # a diverged cell has no model
-            continue
-        model = load_translator(path, torch.device("cpu"))[0]
-        sentences = []
-        for i in chosen:
-            batch = make_batch(encoded, [i])
-            maps = model.attention_maps(batch.source, batch.target_in, batch.source_mask)
-            source = tokens.pieces([*encoded.source[i], EOS])
-            target = tokens.pieces([BOS, *encoded.target[i]])
-            sentences.append(
-                {
-                    "encoder": _map_facts(source, source, maps.encoder),
-                    "decoder": _map_facts(target, target, maps.decoder),
-                    "cross": _map_facts(target, source, maps.cross),
-                }
-            )
-        encodings[row.slug] = {"seed": seed, "sentences": sentences}
-    return {
-        "rule": f"among the sentences of “{split}” with fewer than {MAPPED_TOKENS} tokens, "
-        f"those at the quartiles of length. The maps are of the model of seed {seed}, in all "
-        f"layers and heads; the input of its decoder is the reference translation",
-        "sentences": [
-            {"index": i, "source": corpus.splits[split][i][0], "target": corpus.splits[split][i][1]}
-            for i in chosen
-        ],
-        "encodings": encodings,
-    }
-
-
-def _map_facts(rows: list[str], columns: list[str], layers: list[Tensor]) -> Facts:
-    weights = [
-        [[[round(w, 3) for w in row] for row in head] for head in layer[0].tolist()]
-        for layer in layers
-    ]
-    return {"rows": rows, "columns": columns, "weights": weights}
-
 
 BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
 CHRF = Metric("chrf", "chrF")
@@ -424,11 +330,71 @@ class Translation(Task):
             },
         }
 
-    def examples(self, results: Results) -> Facts:
-        return examples_of(results, self.run, self.corpus)
+    def examples(self, results: Results) -> Examples:
+        """Choose sentences and return them with the translations of every encoding's first seed."""
+        split, seed = results.splits[0], results.config.seeds[0]
+        pairs = self.corpus.splits[split]
+        ranges: list[LengthBin] = [
+            {"from": bin_.first, "to": bin_.last, "sentences": bin_.sentences}
+            for bin_ in results.length_bins[split]
+        ]
+        bins = assign_bins([source for source, _ in pairs], ranges)
+        chosen = [
+            index
+            for place in range(len(ranges))
+            for index in [i for i, own in enumerate(bins) if own == place][:EXAMPLES_PER_BIN]
+        ]
+        hypotheses = {
+            row.slug: read_hypotheses(row.cell(seed).folder(self.run), split)
+            for row in results.encodings
+            if row.cells[0].scores[split].no_result is None
+        }
+        sentences = [
+            ExampleSentence(
+                index=i,
+                source=pairs[i][0],
+                reference=pairs[i][1],
+                hypotheses={slug: texts[i] for slug, texts in hypotheses.items()},
+            )
+            for i in chosen
+        ]
+        rule = (
+            f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of “{split}”, "
+            f"in the corpus's order; translations of seed {seed}"
+        )
+        return Examples(split=split, rule=rule, sentences=tuple(sentences))
 
-    def attention(self, results: Results) -> Facts:
-        return attention_of(results, self.run, self.corpus)
+    def attention(self, results: Results) -> AttentionMaps:
+        """Return every head's attention over a few sentences, for every encoding's first seed.
+
+        The decoder reads the reference, so that all encodings attend to the same tokens.
+        """
+        split, encoded = results.splits[0], self.data[results.splits[0]]
+        lengths = [max(len(s), len(t)) for s, t in zip(encoded.source, encoded.target, strict=True)]
+        chosen = at_quartiles(lengths, MAPPED_TOKENS - 1)
+
+        def maps(model: Any, place: int) -> dict[str, AttentionMap]:
+            i, batch = chosen[place], make_batch(encoded, [chosen[place]])
+            weights = model.attention_maps(batch.source, batch.target_in, batch.source_mask)
+            source = self.tokens.pieces([*encoded.source[i], EOS])
+            target = self.tokens.pieces([BOS, *encoded.target[i]])
+            return {
+                "encoder": attention_map(source, source, weights.encoder),
+                "decoder": attention_map(target, target, weights.decoder),
+                "cross": attention_map(target, source, weights.cross),
+            }
+
+        rule = (
+            f"among the sentences of “{split}” with fewer than {MAPPED_TOKENS} tokens, "
+            f"those at the quartiles of length. The maps are of the model of seed "
+            f"{results.config.seeds[0]}, in all layers and heads; the input of its decoder is the "
+            f"reference translation"
+        )
+        pairs = self.corpus.splits[split]
+        sentences = [
+            MappedSentence(index=i, source=pairs[i][0], target=pairs[i][1]) for i in chosen
+        ]
+        return self.maps_of_first_models(results, rule, sentences, maps)
 
 
 def _share_longer(sentences: Sequence[Sequence[int]], longest: int) -> float:
