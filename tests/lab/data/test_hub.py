@@ -84,10 +84,8 @@ def test_without_splits_sentences_are_held_out(home, monkeypatch, large):
     write(home / "pairs", "train", numbered(60), "columns")
     monkeypatch.setattr(hub, "LARGE_PAIRS", 59 if large else 60)
     corpus = load_corpus(f"hf:{home / 'pairs'}", stream=True)
-    assert {name: len(pairs) for name, pairs in corpus.splits.items() if name != "train"} == {
-        "validation": 3,
-        "test": 3,
-    }
+    sizes = {name: len(pairs) for name, pairs in corpus.splits.items()}
+    assert (sizes["validation"], sizes["test"]) == (3, 3)
     assert (corpus.stream is not None) == large
 
 
@@ -157,11 +155,7 @@ def test_splits_of_text_are_taken_by_their_names_or_held_out(monkeypatch):
     del splits["valid"]
     splits["train"] = Rows(text=[f"text {i}" for i in range(40)])
     held = load_texts("hf:x").splits
-    assert {name: len(documents) for name, documents in held.items()} == {
-        "train": 36,
-        "validation": 2,
-        "test": 2,
-    }
+    assert [len(held[split]) for split in ("train", "validation", "test")] == [36, 2, 2]
     assert {text for split in held.values() for text in split} == {f"text {i}" for i in range(40)}
     splits["train"] = Rows(text=[" "])
     with pytest.raises(CorpusError, match="hf:x has no text in its train split"):

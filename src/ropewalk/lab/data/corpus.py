@@ -76,24 +76,28 @@ class Corpus:
         return tuple(name for name in self.splits if name not in ("train", "validation"))
 
 
+#: What is counted of a pair, by name.
+_COUNTED: dict[str, Callable[[Pair], object]] = {
+    "source": lambda pair: pair[0],
+    "target": lambda pair: pair[1],
+    "pairs": lambda pair: pair,
+}
+
+
 class Overlap:
     """Counts the sentences of held-out splits that also occur, letter for letter, in training."""
 
     def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
         self._held_out = held_out
         pairs = [pair for split in held_out.values() for pair in split]
-        self._wanted: dict[str, set[object]] = {
-            "source": {source for source, _ in pairs},
-            "target": {target for _, target in pairs},
-            "pairs": set(pairs),
-        }
-        self._seen: dict[str, set[object]] = {kind: set() for kind in self._wanted}
+        self._wanted = {kind: set(map(item_of, pairs)) for kind, item_of in _COUNTED.items()}
+        self._seen: dict[str, set[object]] = {kind: set() for kind in _COUNTED}
 
     def add(self, training: Iterable[Pair]) -> None:
         """Take in training pairs; all need not be in memory at once."""
         for pair in training:
-            for kind, item in (("source", pair[0]), ("target", pair[1]), ("pairs", pair)):
-                if item in self._wanted[kind]:
+            for kind, item_of in _COUNTED.items():
+                if (item := item_of(pair)) in self._wanted[kind]:
                     self._seen[kind].add(item)
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -101,12 +105,10 @@ class Overlap:
 
         A sentence that occurs twice in a held-out split counts twice.
         """
-        seen = self._seen
         return {
             name: {
-                "source": sum(source in seen["source"] for source, _ in pairs),
-                "target": sum(target in seen["target"] for _, target in pairs),
-                "pairs": sum(pair in seen["pairs"] for pair in pairs),
+                kind: sum(item_of(pair) in self._seen[kind] for pair in pairs)
+                for kind, item_of in _COUNTED.items()
             }
             for name, pairs in self._held_out.items()
         }

@@ -111,22 +111,16 @@ def validation_split(rows: Mapping[str, Any], data: str) -> str | None:
 def _newest(name: str) -> str:
     """Return the newest commit of a data set, or the word REVISION if it cannot be read."""
     try:
-        from huggingface_hub import HfApi
+        from huggingface_hub import HfApi, constants
 
-        _check_network()
+        if not getproxies():  # behind a proxy, only the client can connect
+            # The client would retry for minutes if the hub cannot be reached.
+            address = urlsplit(constants.ENDPOINT)
+            port = address.port or (80 if address.scheme == "http" else 443)
+            socket.create_connection((address.hostname or "", port), REACH_SECONDS).close()
         return HfApi().dataset_info(name, timeout=10).sha or "REVISION"
     except Exception:  # a hint only
         return "REVISION"
-
-
-def _check_network() -> None:
-    """Raise OSError if the hub cannot be reached: its client would retry for minutes."""
-    from huggingface_hub import constants
-
-    address = urlsplit(constants.ENDPOINT)
-    if not getproxies():  # behind a proxy, only the client can connect
-        port = address.port or (80 if address.scheme == "http" else 443)
-        socket.create_connection((address.hostname or "", port), REACH_SECONDS).close()
 
 
 def rows_are_large(rows: Any) -> bool:

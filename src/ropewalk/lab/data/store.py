@@ -81,27 +81,22 @@ def complete_parts(folder: Path) -> list[Facts]:
     differs from what was written.
     """
     remove_parts(folder)
-    found: list[Facts] = []
-    while (path := _path_of(folder, len(found), "json")).exists():
+    complete: list[Facts] = []
+    while (path := _path_of(folder, len(complete), "json")).exists():
         facts = read_checked_json(path, "pairs", "sha256")
-        for name, digest in facts["sha256"].items():
-            _check_digest(_path_of(folder, len(found), f"{name}.npy"), digest)
-        found.append(facts)
-    return found
-
-
-def _check_digest(path: Path, expected: str) -> None:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while content := file.read(2**20):
-                digest.update(content)
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing; {_way_out(path)}") from None
-    if digest.hexdigest() != expected:
-        raise ValueError(
-            f"{path} is damaged: it does not match its checksum; {_way_out(path)}"
-        ) from None
+        for name, expected in facts["sha256"].items():
+            array = _path_of(folder, len(complete), f"{name}.npy")
+            try:
+                with array.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            except FileNotFoundError:
+                raise ValueError(f"{array} is missing; {_way_out(array)}") from None
+            if digest != expected:
+                raise ValueError(
+                    f"{array} is damaged: it does not match its checksum; {_way_out(array)}"
+                )
+        complete.append(facts)
+    return complete
 
 
 def _way_out(path: Path) -> str:

@@ -49,19 +49,15 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
     MemoryError if the system kills one, and RuntimeError if one ends in another way.
     """
     count = min(torch.get_num_threads(), len(items))
-    if count < 2 or not _can_fork():
+    in_main = threading.current_thread() is threading.main_thread()
+    is_daemon = multiprocessing.current_process().daemon
+    if count < 2 or sys.platform != "linux" or not in_main or is_daemon:
         return [work(item) for item in items]
     found: list[Any] = [None] * len(items)
     with _helpers(work, items, count) as helpers:
         for place, result in _answers(helpers, len(items)):
             found[place] = result
     return found
-
-
-def _can_fork() -> bool:
-    own, main = threading.current_thread(), threading.main_thread()
-    allowed = not multiprocessing.current_process().daemon
-    return sys.platform == "linux" and own is main and allowed
 
 
 @contextmanager

@@ -242,11 +242,10 @@ class TextTask(LanguageTask):
 
 def _with_one_test_split(texts: Texts) -> Texts:
     """Return the texts with training, validation and the first test split, renamed to "test"."""
-    first = next((name for name in texts.splits if name not in ("train", "validation")), None)
-    if first is None:
+    if not texts.test_splits:
         raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
-    names = {"train": "train", "validation": "validation", "test": first}
-    return replace(texts, splits={name: texts.splits[held] for name, held in names.items()})
+    names = {"train": "train", "validation": "validation", "test": texts.test_splits[0]}
+    return replace(texts, splits={name: texts.splits[own] for name, own in names.items()})
 
 
 CONTINUED = 20  # approximate number of tokens that a decoder predicts in a report's passage

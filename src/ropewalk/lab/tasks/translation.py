@@ -321,8 +321,9 @@ class Translation(Task):
             "signatures": bleu.signatures(lowercase=self.config.lowercase),
             "splits": list(self.splits),
             "share_beyond_training": {
-                split: round(_share_longer(self.data[split].source, longest), 4)
+                split: round(sum(len(row) > longest for row in source) / len(source), 4)
                 for split in self.splits
+                if (source := self.data[split].source)
             },
             "length_bins": {
                 split: bleu.length_bins([pair[0] for pair in corpus.splits[split]])
@@ -395,7 +396,3 @@ class Translation(Task):
             MappedSentence(index=i, source=pairs[i][0], target=pairs[i][1]) for i in chosen
         ]
         return self.maps_of_first_models(results, rule, sentences, maps)
-
-
-def _share_longer(sentences: Sequence[Sequence[int]], longest: int) -> float:
-    return sum(len(sentence) > longest for sentence in sentences) / len(sentences)
