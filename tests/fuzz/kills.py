@@ -59,7 +59,7 @@ def start(run: Path) -> subprocess.Popen[bytes]:
 
 def cells_in(run: Path) -> list[int]:
     """List the processes of cells that work in this run folder."""
-    found = []
+    written = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -67,8 +67,8 @@ def cells_in(run: Path) -> list[int]:
             except OSError:
                 continue
             if b"ropewalk.lab.running.worker" in words and str(run).encode() in words:
-                found.append(int(entry.name))
-    return found
+                written.append(int(entry.name))
+    return written
 
 
 def kill(process: subprocess.Popen[bytes], run: Path, who: str, number: signal.Signals) -> bool:
@@ -93,15 +93,15 @@ def ended(process: subprocess.Popen[bytes]) -> str:
 
 def content(run: Path) -> dict[str, object]:
     """Give what a finished run has written, without what time it took."""
-    found: dict[str, object] = {}
+    written: dict[str, object] = {}
     for path in sorted((run / "cells").rglob("*.*")):
         if path.is_file() and path.name != "events.jsonl":  # of the last session alone
             name = str(path.relative_to(run))
-            found[name] = path.read_bytes()
+            written[name] = path.read_bytes()
             if path.suffix == ".json":
-                found[name] = _untimed(json.loads(path.read_bytes()))
-    found["results.json"] = _untimed(json.loads((run / "results.json").read_bytes())["encodings"])
-    return found
+                written[name] = _untimed(json.loads(path.read_bytes()))
+    written["results.json"] = _untimed(json.loads((run / "results.json").read_bytes())["encodings"])
+    return written
 
 
 def leftovers(run: Path) -> list[str]:
@@ -132,8 +132,8 @@ def trial(
         process = start(run)
         said = ended(process)
         assert process.returncode == 0, said
-        found = content(run)
-        differing = [k for k in wanted.keys() | found.keys() if wanted.get(k) != found.get(k)]
+        written = content(run)
+        differing = [k for k in wanted.keys() | written.keys() if wanted.get(k) != written.get(k)]
         assert not differing, f"{run}: {differing} differ after {dict(counts)}"
         assert not leftovers(run), leftovers(run)
         print(f"{number} runs compared: {dict(counts)}", file=sys.stderr, flush=True)

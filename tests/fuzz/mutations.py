@@ -36,7 +36,7 @@ WORDS += [b"{}", b'""', b"\r", b"\r\n", b"\xef\xbb\xbf", b"\\u0000", b"+", b"=",
 
 
 @dataclass
-class Found:
+class Outcomes:
     """What became of the inputs."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -75,24 +75,24 @@ def _header(data: bytes, draw: random.Random) -> int:
     return draw.randrange(min(len(data), 1500) + 1)
 
 
-def fuzz(target: str, folder: Path, seed: int, times: int | None, seconds: float) -> Found:
+def fuzz(target: str, folder: Path, seed: int, times: int | None, seconds: float) -> Outcomes:
     """Mutate so many times, or so long; tell what became of it."""
-    draw, found, began = random.Random(seed), Found(), time.monotonic()
+    draw, outcomes, began = random.Random(seed), Outcomes(), time.monotonic()
     for done in count():
         if done == times or (times is None and time.monotonic() - began > seconds):
             break
         data = mutate(TARGETS[target].make(draw), draw)
-        outcome = trial(TARGETS[target], data, folder, found)
+        outcome = trial(TARGETS[target], data, folder, outcomes)
         if outcome.startswith("fault"):
             path = Path(tempfile.gettempdir()) / f"fault-{target}-{seed}-{done}"
             path.write_bytes(data)
-            found.faults.append(f"{path}: {outcome}")
-            print(found.faults[-1], file=sys.stderr, flush=True)
-        found.counts[outcome.partition(":")[0]] += 1
-    return found
+            outcomes.faults.append(f"{path}: {outcome}")
+            print(outcomes.faults[-1], file=sys.stderr, flush=True)
+        outcomes.counts[outcome.partition(":")[0]] += 1
+    return outcomes
 
 
-def trial(target: Target, data: bytes, folder: Path, found: Found) -> str:
+def trial(target: Target, data: bytes, folder: Path, outcomes: Outcomes) -> str:
     """Read an input; say whether it was accepted, refused or made a fault, and which."""
     outcome = "accepted"
     with measured() as use:
@@ -104,7 +104,10 @@ def trial(target: Target, data: bytes, folder: Path, found: Found) -> str:
             outcome = _refusal(error)
         except Exception as error:
             outcome = f"fault: {_described(error)}"
-    found.seconds, found.memory = max(found.seconds, use.seconds), max(found.memory, use.memory)
+    outcomes.seconds, outcomes.memory = (
+        max(outcomes.seconds, use.seconds),
+        max(outcomes.memory, use.memory),
+    )
     beyond = use.fault()
     if beyond is not None and not outcome.startswith("fault"):
         return f"fault: {beyond}, {outcome}"
@@ -132,10 +135,10 @@ def main(target: str, seconds: str = "600", seed: str = "0") -> int:
     """Mutate for so long and print the counts as JSON."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
-        found = fuzz(target, Path(name), int(seed), None, float(seconds))
-    most = {"most CPU seconds": round(found.seconds, 2), "most MB": found.memory // 10**6}
-    print(json.dumps({"target": target, "seed": int(seed), **found.counts, **most}))
-    return int(bool(found.faults))
+        outcomes = fuzz(target, Path(name), int(seed), None, float(seconds))
+    most = {"most CPU seconds": round(outcomes.seconds, 2), "most MB": outcomes.memory // 10**6}
+    print(json.dumps({"target": target, "seed": int(seed), **outcomes.counts, **most}))
+    return int(bool(outcomes.faults))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def _large(data, folder):
 )
 def test_the_fuzzer_notices(read, said, tmp_path):
     target = mutations.Target(lambda draw: b"", read)
-    outcome = mutations.trial(target, b"", tmp_path, mutations.Found())
+    outcome = mutations.trial(target, b"", tmp_path, mutations.Outcomes())
     assert outcome.startswith("fault")
     assert said in outcome
 
