@@ -14,11 +14,11 @@ from ropewalk.checks import check_int, shown
 from ropewalk.figures.drawing import (
     COLORS,
     LETTER,
+    ROOM,
     Scheme,
     blank,
-    calm,
+    dress,
     heat_map,
-    legend,
     line,
     note,
     panels_in_rows,
@@ -217,11 +217,8 @@ def score_by_distance(
         looks += [(other.color, other.line, 1.6) for other in others]
         for (color, dashes, wide), (name, ys) in zip(looks, scores.items(), strict=False):
             axes.plot(away, ys, dashes, color=color, linewidth=wide, label=plain(name))
-        title(axes, scheme, "")
-        axes.set_xlabel("distance in positions")
-        axes.set_ylabel("score, share of that at distance 0" if q is None else "score")
-        legend(axes, scheme)
-        calm(axes, scheme)
+        unit = "score, share of that at distance 0" if q is None else "score"
+        dress(axes, scheme, "distance in positions", unit, names=ROOM)
         return figure
 
     told = [
@@ -282,15 +279,12 @@ def moved_together(
         rows: Row = [*range(len(places))]
         for place, (name, held) in enumerate(found.items()):
             line(right, place, held, rows, name, width=1.2)
-        title(right, scheme, "")
-        right.set_xlabel("score of the two words")
-        legend(right, scheme, room=46)
+        dress(right, scheme, "score of the two words", "", names=46)
         low, high = (end(s for held in found.values() for s in held) for end in (min, max))
         # Wide enough that errors of rounding do not look like a change.
         room = max(0.12 * (high - low), 0.1 * max(abs(low), abs(high)), 1e-6)
         right.set_xlim(low - room, high + room)
         for axes in (left, right):
-            calm(axes, scheme)
             axes.tick_params(left=False, labelleft=False)
             axes.spines[["left"]].set_visible(False)
         left.grid(visible=False)
@@ -328,10 +322,9 @@ def _sentences(axes: Axes, scheme: Scheme, places: Row, gap: int, words: Sequenc
             axes, scheme, word, xy=(x, 0), xytext=(-1 if side == "right" else 1, 7), ha=side,
             textcoords="offset points",
         )  # fmt: skip
-    title(axes, scheme, "")
+    dress(axes, scheme, "position in the sentence", "")
     axes.set_ylim(len(places) - 0.4, -1.2)
     axes.margins(x=0.12)
-    axes.set_xlabel("position in the sentence")
 
 
 def _pairs(name: str, value: Any, speeds: Row) -> list[Row]:

@@ -104,6 +104,7 @@ def line(
     )  # fmt: skip
 
 
+ROOM = 88  # characters of names in a line of a legend above a wide panel
 LETTER = 0.07  # inches, of a name's letter in a legend, at a tick or in a title
 
 
@@ -145,6 +146,16 @@ def calm(axes: Axes, scheme: Scheme) -> None:
     axes.set_axisbelow(True)
 
 
+def dress(axes: Axes, scheme: Scheme, x: str, y: str, heading: str = "", names: int = 0) -> None:
+    """Name a panel and its axes and make them calm; with room for `names`, name its lines too."""
+    title(axes, scheme, heading)
+    axes.set_xlabel(plain(x))
+    axes.set_ylabel(plain(y))
+    if names:
+        legend(axes, scheme, names)
+    calm(axes, scheme)
+
+
 def plain(text: str) -> str:
     """Return words so that matplotlib writes them as they are: no formulas, no hidden names."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
@@ -161,7 +172,7 @@ def note(axes: Axes, scheme: Scheme, text: str, **place: Any) -> None:
     axes.annotate(plain(text), fontsize=8, color=scheme.ink, **place)
 
 
-def legend(axes: Axes, scheme: Scheme, room: int = 88) -> None:
+def legend(axes: Axes, scheme: Scheme, room: int) -> None:
     """Name the lines of a panel above it, in as many columns as `room` characters allow."""
     names = axes.get_legend_handles_labels()[1]
     columns = max(1, min(len(names), room // (max(map(len, names)) + 6)))

@@ -10,14 +10,12 @@ from ropewalk.checks import check_number
 from ropewalk.figures.drawing import (
     Scheme,
     blank,
-    calm,
-    legend,
+    dress,
     line,
     names_beside,
     note,
     plain,
     style,
-    title,
     width_of,
 )
 from ropewalk.figures.picture import Picture
@@ -82,10 +80,7 @@ def loss_curves(
             top = ceiling([curve for seeds in losses.values() for curve in seeds])
             if top is not None:
                 axes.set_ylim(top=top * 1.02)
-            axes.set_xlabel(plain(x_title))
-            axes.set_ylabel("loss")
-            title(axes, scheme, f"{kind} loss")
-            calm(axes, scheme)
+            dress(axes, scheme, x_title, "loss", f"{kind} loss")
         names_beside(figure, each, scheme)
         return figure
 
@@ -195,9 +190,8 @@ def loss_by_context(
         figure = blank(scheme, 8.0 if moves else 6.4, 3.8)
         panels = figure.subplots(1, 2, width_ratios=(3, 2)) if moves else [figure.subplots()]
         _by_context(panels[0], scheme, grid, found, bars, original)
-        panels[0].set_ylabel(
-            "loss, nats per token" if relative_to is None else f"loss minus {plain(relative_to)}"
-        )
+        unit = "loss, nats per token" if relative_to is None else f"loss minus {relative_to}"
+        dress(panels[0], scheme, "context in tokens", unit, names=60)
         if moves:
             _by_offset(panels[1], scheme, moved, moves, list(found))
         return figure
@@ -232,7 +226,6 @@ def _by_context(
             grid, held, yerr=bars.get(name), fmt=look.line, color=look.color, marker=look.marker,
             markersize=4, linewidth=1.5, capsize=2, elinewidth=1, label=plain(name),
         )  # fmt: skip
-    title(axes, scheme, "")
     if original is not None:
         axes.axvline(original, color=scheme.quiet, linewidth=1, zorder=0)
         note(
@@ -242,9 +235,6 @@ def _by_context(
     axes.set_xscale("log", base=2)
     axes.set_xticks(grid, [f"{each:,.0f}" for each in grid])
     axes.minorticks_off()
-    axes.set_xlabel("context in tokens")
-    legend(axes, scheme, room=60)
-    calm(axes, scheme)
 
 
 def _by_offset(
@@ -255,15 +245,11 @@ def _by_offset(
         label = "" if name in more else "_"  # the other panel names the rest
         drawn = [max(change, SMALLEST) for change in held]
         line(axes, [*names, *more].index(name), offsets, drawn, name, label=label)
-    title(axes, scheme, "")
     axes.set_xscale("log", base=2)
     axes.set_xticks(offsets, [f"{each:,.0f}" for each in offsets])
     axes.set_yscale("log")
     # Wide enough that errors of rounding do not look like a change.
     axes.set_ylim(SMALLEST / 2, max(1.0, *(2 * max(held) for held in changes.values())))
     axes.minorticks_off()
-    axes.set_xlabel("positions moved by")
-    axes.set_ylabel("largest change of a token's loss")
-    if more:
-        legend(axes, scheme, room=40)
-    calm(axes, scheme)
+    change = "largest change of a token's loss"
+    dress(axes, scheme, "positions moved by", change, names=40 if more else 0)

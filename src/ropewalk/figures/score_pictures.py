@@ -11,6 +11,7 @@ from ropewalk.figures.drawing import (
     Scheme,
     blank,
     calm,
+    dress,
     names_beside,
     note,
     plain,
@@ -81,13 +82,10 @@ def score_by_encoding(
                 _draw_difference(panels[1], outcome.difference, place)
         panels[0].set_yticks(range(len(names)), [plain(name) for name in names])
         panels[0].set_ylim(len(names) - 0.4, -0.6)
-        panels[0].set_xlabel(plain(score))
+        dress(panels[0], scheme, score, "")
         if compared:
             panels[1].axvline(0, color=scheme.ink, linewidth=0.8)
-            panels[1].set_xlabel(plain(f"{which} from {names[0]},\n95 % interval"))
-        for axes in panels:
-            title(axes, scheme, "")
-            calm(axes, scheme)
+            dress(panels[1], scheme, f"{which} from {names[0]},\n95 % interval", "")
         return figure
 
     alt = f"{_sentence(score)} by encoding. Mean and range of seeds: "
@@ -159,11 +157,8 @@ def score_by_length(
         if logarithmic and spans_decades(found):
             _logarithmic(axes)
         axes.set_xticks(range(len(labels)), [plain(label) for label in labels])
-        axes.set_xlabel(plain(x_title))
-        axes.set_ylabel(plain(y_title))
-        title(axes, scheme, "")
+        dress(axes, scheme, x_title, y_title)
         names_beside(figure, [axes], scheme)
-        calm(axes, scheme)
         return figure
 
     told = [f"{name}, {_ends_in_words(labels, means[name])}" for name in found]

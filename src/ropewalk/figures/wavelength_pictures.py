@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import shown
 from ropewalk.figures.drawing import (
+    ROOM,
     Scheme,
     blank,
-    calm,
+    dress,
     heat_map,
-    legend,
     line,
     note,
     plain,
@@ -102,12 +102,8 @@ def wavelengths_by_pair(
             _context_lines(axes, scheme, lengths)
         else:
             axes.set_ylim(bottom=0)
-        axes.set_facecolor(scheme.page)
-        axes.set_xlabel("pair")
-        per_turn = "positions per full turn"
-        axes.set_ylabel(per_turn if relative_to is None else f"wavelength, × {plain(relative_to)}")
-        legend(axes, scheme)
-        calm(axes, scheme)
+        unit = "positions per full turn" if relative_to is None else f"wavelength, × {relative_to}"
+        dress(axes, scheme, "pair", unit, names=ROOM)
         return figure
 
     data = {"wavelengths": ropes, "contexts": lengths} | ({"ratios": ratios} if ratios else {})
@@ -351,11 +347,7 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
         drawn = [number for numbers in found.values() for number in numbers if number]
         axes.set_xlim(places[0] / 1.5, places[-1] * 1.5)
         axes.set_ylim(min([*drawn, OPPOSITE]) / 4, OPPOSITE * 6)
-        title(axes, scheme, "")
-        axes.set_xlabel("position")
-        axes.set_ylabel("error of an angle, in radians")
-        legend(axes, scheme)
-        calm(axes, scheme)
+        dress(axes, scheme, "position", "error of an angle, in radians", names=ROOM)
         return figure
 
     told = [
