@@ -1,4 +1,4 @@
-"""CoPE counts the keys that a query finds relevant; its loop is in test_interface.py.
+"""CoPE counts the keys that a query finds relevant; its loop is in attention_loops.py.
 
 These fail if masked or future keys are counted, if position numbers matter, if counts exceed the
 table, if the counts do not match the gates, if an encoder gets the paper's one-sided count, or if

@@ -80,20 +80,20 @@ def test_rows_are_distributed_like_normal_vectors():
     assert (rows.square().mean(0) - 1).abs().max() < 5 * 2**0.5 / draws**0.5
 
 
-@pytest.mark.parametrize("count", [4, 8, 24])
+@pytest.mark.parametrize("count", [4, 24])
 def test_features_estimate_the_softmax_kernel_without_bias(count):
-    """Vectors are short, for estimates of long ones have tails that no mean of 3000 can meet."""
+    """Vectors are short, for estimates of long ones have tails that no mean of 1000 can meet."""
     x, y = 0.4 * random(2, 6, 8), 0.4 * random(2, 6, 8, seed=1)
     expected = (x @ y.mT / math.sqrt(8)).exp()
     module, estimates, rng = RandomFeatures(8, count), [], generator(2)
-    for _ in range(3000):
+    for _ in range(1000):
         module.draw(rng)
         estimates.append(features_of(module, x) @ features_of(module, y).mT)
     drawn = torch.stack(estimates)
     assert (drawn > 0).all()
     error = drawn.std(0) / len(drawn) ** 0.5
     assert ((drawn.mean(0) - expected) / error).abs().max() < 5
-    assert (error / expected).max() < 0.08
+    assert (error / expected).max() < 0.14
 
 
 def test_more_features_come_closer_to_softmax():

@@ -58,7 +58,7 @@ def kernel(q: Tensor, k: Tensor, v: Tensor, scale: float, added: Tensor | None) 
 
 
 @needs_kernel
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.integers(1, 4),
     st.integers(1, 3),

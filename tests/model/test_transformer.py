@@ -1,7 +1,7 @@
 """The encoder-decoder, its caches and its first parameters, with each encoding.
 
-These fail if the future reaches the past or padding reaches anything; if cached decoding, in steps
-of any size and with rows reordered, differs from computing everything again; if maps are not
+These fail if the future reaches the past; if cached decoding, in steps of any size and with rows
+reordered, differs from computing everything again; if maps are not
 probabilities, or are computed without a request; if word order matters without an encoding; and if
 a parameter's first value depends on more than its name and the seed, or its name changes.
 
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from encoding_cases import check_padding_of, close, random, words
+from encoding_cases import close, random, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -59,7 +59,7 @@ def build_model(
 
 
 @given(encodings, st.lists(st.integers(1, 4), min_size=8, max_size=8), seeds)
-@settings(max_examples=40)
+@settings(max_examples=15)
 @torch.no_grad()
 def test_decoding_on_a_cache_equals_computing_all_anew(encoding, steps, seed):
     model, source, target = build_model(encoding, seed=seed), words(3, 5), words(3, 8, seed=seed)
@@ -74,7 +74,7 @@ def test_decoding_on_a_cache_equals_computing_all_anew(encoding, steps, seed):
 
 
 @given(encodings, st.lists(st.integers(0, 2), min_size=1, max_size=5), seeds)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @torch.no_grad()
 def test_selected_rows_go_on_as_if_they_had_been_there_from_the_start(encoding, rows, seed):
     model, source, target = build_model(encoding), words(3, 5, seed=seed), words(3, 6, seed=seed)
@@ -89,7 +89,7 @@ def test_selected_rows_go_on_as_if_they_had_been_there_from_the_start(encoding, 
 
 
 @given(encodings, st.integers(2, 4), st.data(), seeds)
-@settings(max_examples=30)
+@settings(max_examples=10)
 @torch.no_grad()
 def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, beams, data, seed):
     model, source = build_model(encoding), words(3, 5, seed=seed)
@@ -121,20 +121,11 @@ def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, beams,
             assert [c.held()[0].data_ptr() for c in cache.own + cache.memory] == held
 
 
-def test_a_step_brings_a_token_for_each_beam():
-    model, source = build_model(), words(1, 5)
-    memory, cache = model.encode(source), DecoderCache(2, branching=True)
-    model.decode(words(1, 1), memory, cache=cache)
-    cache.follow(torch.zeros(1, 3, dtype=torch.int64))
-    with pytest.raises(ValueError, match=r"one token for each of 3 beams, got shape \(1, 2\)"):
-        model.decode(words(1, 2), memory, cache=cache)
-
-
 # The encoder-decoder
 
 
 @given(encodings, st.integers(0, 6), seeds)
-@settings(max_examples=40)
+@settings(max_examples=15)
 @torch.no_grad()
 def test_the_future_does_not_reach_the_past(encoding, changed, seed):
     model, source, target = build_model(encoding), words(2, 4, seed=seed), words(2, 7, seed=seed)
@@ -144,11 +135,6 @@ def test_the_future_does_not_reach_the_past(encoding, changed, seed):
     close(after[:, :changed], before[:, :changed], 1e-12)
     moved = (after - before).abs().amax((0, 2))
     assert (moved[changed:] > 1e-6).all()
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_padding_reaches_nothing(encoding):
-    check_padding_of(build_model(encoding))
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
