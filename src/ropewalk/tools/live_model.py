@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import inspect
 import re
-import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
-from ropewalk.tools.patch.rotation_functions import own_methods
+from ropewalk.tools.patch.rotation_functions import own_methods, unwrapped
 
 ROTATES = re.compile(r"apply_\w*(rot|rope)|(rot|rope|rotary)\w*_apply|^_?rotary_\w*emb\w*$", re.I)
 TABLES = re.compile(r"rot(ary|ate)?_?(pos)?_?emb|rope|rotary", re.IGNORECASE)
@@ -37,45 +37,27 @@ class Part:
     function: Callable[..., Any]
     makes_tables: bool
 
-    @contextmanager
-    def replaced(self, replacement: Callable[..., Any]) -> Iterator[None]:
-        """Context with another function in its place."""
-        if isinstance(self.owner, dict):
-            self.owner[self.name] = replacement
-        else:
-            own = self.name in vars(self.owner)
-            setattr(self.owner, self.name, replacement)
-        try:
-            yield
-        finally:
-            if isinstance(self.owner, dict):
-                self.owner[self.name] = self.function
-            elif own:
-                setattr(self.owner, self.name, self.function)
-            else:
-                delattr(self.owner, self.name)
-
 
 def rotating_parts(model: nn.Module) -> list[Part]:
     """Return the functions that rotate in the code of a model, and the modules of its tables.
 
     Methods of a patched model have globals of their own, so functions are looked up in these.
     """
-    found: dict[tuple[int, str], Part] = {}
+    functions: dict[tuple[int, str], Part] = {}
     for cls in {type(module) for module in model.modules()}:
         for owner, name, method in own_methods(cls):
             if ROTATES.search(name) and inspect.isfunction(vars(owner)[name]):
-                found[id(owner), name] = Part(owner, name, method, makes_tables=False)
-            for scope in _scopes(method):
+                functions[id(owner), name] = Part(owner, name, method, makes_tables=False)
+            for scope in (inner.__globals__ for inner in unwrapped(method)):
                 for name, value in scope.items():
                     if ROTATES.search(name) and inspect.isroutine(value):
-                        found[id(scope), name] = Part(scope, name, value, makes_tables=False)
+                        functions[id(scope), name] = Part(scope, name, value, makes_tables=False)
     tables = [
         Part(module, "forward", module.forward, makes_tables=True)
         for module in model.modules()
         if TABLES.search(type(module).__name__) and not any(True for _ in module.children())
     ]
-    return [*found.values(), *tables]
+    return [*functions.values(), *tables]
 
 
 @contextmanager
@@ -83,18 +65,12 @@ def replaced(replacements: Sequence[tuple[Part, Callable[..., Any]]]) -> Iterato
     """Context in which parts are replaced. Functions are shared: no other model may run."""
     with ExitStack() as stack:
         for part, replacement in replacements:
-            stack.enter_context(part.replaced(replacement))
+            if isinstance(part.owner, dict):
+                stack.callback(part.owner.__setitem__, part.name, part.function)
+                part.owner[part.name] = replacement
+            else:
+                stack.enter_context(mock.patch.object(part.owner, part.name, replacement))
         yield
-
-
-def _scopes(function: types.FunctionType) -> Iterator[dict[str, Any]]:
-    """Yield the globals of a function and of those that its decorators wrap."""
-    yield function.__globals__
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # still empty
-            inner = cell.cell_contents
-            if isinstance(inner, types.FunctionType) and inner is not function:
-                yield from _scopes(inner)
 
 
 CONTAINERS = (list, dict, set)
@@ -120,14 +96,10 @@ def preserved(model: nn.Module) -> Iterator[None]:
 
 
 def _copies(module: nn.Module) -> list[tuple[Any, Any]]:
-    tensors = [x for x in (*vars(module).values(), *module._buffers.values()) if _is_buffer(x)]
-    copies: list[tuple[Any, Any]] = [(x, x.detach().clone()) for x in tensors]
+    values = (*vars(module).values(), *module._buffers.values())
+    tensors = [x for x in values if isinstance(x, Tensor) and not isinstance(x, nn.Parameter)]
     containers = [x for x in vars(module).values() if type(x) in CONTAINERS]
-    return copies + [(x, x.copy()) for x in containers]
-
-
-def _is_buffer(x: Any) -> bool:
-    return isinstance(x, Tensor) and not isinstance(x, nn.Parameter)
+    return [*((x, x.detach().clone()) for x in tensors), *((x, x.copy()) for x in containers)]
 
 
 def _restore(value: Any, copy: Any) -> None:

@@ -347,5 +347,5 @@ def test_verify_takes_a_model_too():
     assert verify(model) == verify_model(model)
     with pytest.raises(ValueError, match="layer, form, axes and head_dim must be left out"):
         verify(model, layer=0)
-    with pytest.raises(TypeError, match="like must be a ModelSpec or a config for a model"):
+    with pytest.raises(TypeError, match="like must be a ModelSpec or a config, for all layers"):
         verify(model, like=RotarySpec(16))

@@ -9,6 +9,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ class ExactTables:
     def __init__(self, matches: Mapping[str | None, Match], *, wide: bool) -> None:
         self.matches = dict(matches)
         self.wide = wide
-        self._tables = {each: RotaryTables(found.rope) for each, found in matches.items()}
+        self._tables = {kind: RotaryTables(match.rope) for kind, match in matches.items()}
         self._rows: dict[str | None, tuple[Tensor, ...]] = {}
 
     def serves(self, position_ids: Tensor, layer_type: str | None) -> bool:
@@ -79,18 +80,17 @@ class ExactTables:
 
     def at(self, x: Tensor, position_ids: Tensor, layer_type: str | None) -> Any:
         """Return what the model's own module would return, exact."""
-        found = self.matches[layer_type]
         tables = self._cached(x, position_ids, layer_type)
         if tables is None:
             tables = self._computed(position_ids.to(x.device), layer_type)
-        if found.follows and not self.wide:
+        if self.matches[layer_type].follows and not self.wide:
             tables = tuple(table.to(x.dtype) for table in tables)
         return tables if len(tables) > 1 else tables[0]
 
     def _computed(self, positions: Tensor, layer_type: str | None) -> tuple[Tensor, ...]:
-        found = self.matches[layer_type]
+        match = self.matches[layer_type]
         cos, sin = tables_at(self._tables[layer_type], positions)
-        return as_model_has_them((cos, -sin if found.reverse else sin), found.form)
+        return as_model_has_them((cos, -sin if match.reverse else sin), match.form)
 
     def _cached(
         self, x: Tensor, positions: Tensor, layer_type: str | None
@@ -183,18 +183,18 @@ def match(
         return {}, {None: REPLACED_FORWARD}
     if any(buffer.is_meta for buffer in module.buffers()):
         return {}, {None: "it is on the meta device; patch the model after it is loaded"}
-    found: dict[str | None, Match] = {}
+    matched: dict[str | None, Match] = {}
     unmatched: dict[str | None, str] = {}
     for layer_type in layer_types(module):
         try:
-            found[layer_type] = _match_one(module, layer_type, ropes_of(layer_type))
+            matched[layer_type] = _match_one(module, layer_type, ropes_of(layer_type))
         except NoTablesError:
             continue
         except NoMatchError as error:
             unmatched[layer_type] = str(error)
-    if not found and not unmatched:
+    if not matched and not unmatched:
         unmatched[None] = "it computes no tables"
-    return found, unmatched
+    return matched, unmatched
 
 
 def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[RotarySpec]) -> Match:
@@ -202,18 +202,16 @@ def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[Rotary
         raise NoTablesError
     reasons: list[str] = []
     failed: NotCallableError | None = None
-    for rope in ropes:
-        for form, sign in HYPOTHESES:
-            try:
-                reason = _difference(module, layer_type, rope, form, sign)
-            except NotCallableError as error:  # perhaps the next rope has the right axes
-                failed = failed or error
-                continue
-            if reason is None:
-                at = _probes(rope)[0]
-                (probe, *_) = call_rotary(_copied(module), at, layer_type, torch.float64)
-                return Match(rope, form, sign < 0, probe.dtype == torch.float64)
-            reasons.append(reason)
+    for rope, form, sign in product(ropes, TABLE_FORMS, (1, -1)):
+        try:
+            reason = _difference(module, layer_type, rope, form, sign)
+        except NotCallableError as error:  # perhaps the next rope has the right axes
+            failed = failed or error
+            continue
+        if reason is None:
+            probes = call_rotary(_copied(module), _probes(rope)[0], layer_type, torch.float64)
+            return Match(rope, form, sign < 0, probes[0].dtype == torch.float64)
+        reasons.append(reason)
     if failed is not None and not reasons:
         raise failed
     of = "" if layer_type is None else f" for {layer_type}"
@@ -224,19 +222,13 @@ def _match_one(module: nn.Module, layer_type: str | None, ropes: Sequence[Rotary
     )
 
 
-HYPOTHESES = tuple((form, sign) for form in TABLE_FORMS for sign in (1, -1))
-
-
 def _probes(rope: RotarySpec) -> list[Tensor]:
     """Return positions to compare at, one call each: (1, S), or (A, 1, S) for several axes."""
     original = getattr(rope.scaling, "original_length", None) if rope.needs_length else None
     near = torch.tensor([[p for p in NEAR if original is None or p < original]])
     calls = [near] if original is None else [near, torch.tensor([[original]])]
-    if rope.axis_count == 1:
-        return calls
-    return [
-        torch.stack([(at * (axis + 1)) % 2_048 for axis in range(rope.axis_count)]) for at in calls
-    ]
+    axes = range(1, rope.axis_count + 1)
+    return [torch.stack([at * n % 2_048 for n in axes]) if len(axes) > 1 else at for at in calls]
 
 
 def _difference(

@@ -186,13 +186,17 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         raise ValueError(
             f"model must have a config, as models of transformers do, got {type(model).__name__}"
         )
-    spec = _spec_of(config)
+    try:
+        spec = ModelSpec.from_config(config)
+    except ValueError as error:
+        what = error.what if isinstance(error, ArgumentNeededError) else str(error)
+        raise ValueError(f"model must have a rope that its config describes: {what}") from error
     if not any(layer.rope for stack in spec.stacks.values() for layer in stack):
         raise ValueError(
             f"model must have a rope to patch, got {type(model).__name__}, whose config has none"
         )
     new_ropes, new_config = ({}, None) if scaling is None else with_rule(config, spec, scaling)
-    plan = Plan.of(model, spec, new_ropes)
+    plan = Plan(model, spec, new_ropes)
     if not plan.changes:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.left[:3])
         raise ValueError(
@@ -211,14 +215,6 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         if new is not None:
             changes.append(Change(path, module, attributes={"config": new}))
     return Patch(name, changes, left, warning, configs.carry_over).apply()
-
-
-def _spec_of(config: Any) -> ModelSpec:
-    try:
-        return ModelSpec.from_config(config)
-    except ValueError as error:
-        what = error.what if isinstance(error, ArgumentNeededError) else str(error)
-        raise ValueError(f"model must have a rope that its config describes: {what}") from error
 
 
 def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:

@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 from torch import Tensor, nn
@@ -121,11 +120,11 @@ class Patch:
         self._before_undo = before_undo
         self._changes = tuple(changes)
         self._active = False
-        shown = [each for each in changes if each.cls is not None]
-        tables = [each for each in shown if "exact_tables" in each.attributes]
-        with_buffers = [each for each in shown if each.buffers]
-        self.tables: tuple[str, ...] = tuple(each.path for each in (*tables, *with_buffers))
-        self.taken: tuple[str, ...] = tuple(each.path for each in shown if each not in tables)
+        of_class = [change for change in changes if change.cls is not None]
+        tables = [change.path for change in of_class if "exact_tables" in change.attributes]
+        with_buffers = [change.path for change in of_class if change.buffers]
+        self.tables: tuple[str, ...] = (*tables, *with_buffers)
+        self.taken = tuple(change.path for change in of_class if change.path not in tables)
         self.left: tuple[tuple[str, str], ...] = tuple(left)
 
     def apply(self) -> Patch:
@@ -169,12 +168,7 @@ class Patch:
     def __reduce__(self) -> Any:
         raise TypeError("a Patch cannot be pickled; pickle the model, which stays patched")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self()
 
     def __repr__(self) -> str:
@@ -191,16 +185,14 @@ class Patch:
 
 def grouped(paths: Sequence[str]) -> list[str]:
     """Return paths that differ in their layer's number as one: "layers.0-3.self_attn"."""
-    numbers: dict[tuple[str, str], list[int]] = {}
+    numbers: dict[tuple[str, ...], list[int]] = {}
     for path in paths:
-        found = NUMBER.search(path)
-        key = (path, "") if found is None else (path[: found.start()], path[found.end() :])
-        numbers.setdefault(key, [])
-        if found is not None:
-            numbers[key].append(int(found[1]))
+        start, *number_and_end = NUMBER.split(path, maxsplit=1)
+        layers = numbers.setdefault((start, *number_and_end[1:]), [])
+        layers += map(int, number_and_end[:1])
     return [
-        f"{start}.{ranges(layers)}{end}" if layers else start
-        for (start, end), layers in numbers.items()
+        f"{start}.{ranges(layers)}{''.join(end)}" if layers else start
+        for (start, *end), layers in numbers.items()
     ]
 
 
@@ -208,8 +200,6 @@ NewRopes = Mapping[tuple[str | None, RotarySpec], RotarySpec]
 """The rope with another rule, by the type of layers and the rope of the config."""
 
 NAMED_ROTARY = re.compile("rotary", re.IGNORECASE)
-Matches = dict[str | None, Match]
-
 Left = list[tuple[str, str]]
 """Paths of modules that stay unchanged, and the reasons."""
 
@@ -236,24 +226,19 @@ class Plan:
         self._new_ropes = new_ropes
         self._modules = dict(model.named_modules())
         self._layers = [layer for stack in spec.stacks.values() for layer in stack]
-        self._text_config = _text_config(model.config) if len(spec.stacks) > 1 else None
+        config: Any = model.config
+        of_several = len(spec.stacks) > 1 and hasattr(config, "get_text_config")
+        self._text_config = config.get_text_config() if of_several else None
         self._measured: dict[tuple[Callable[..., Any], TableForm], Rotation | None] = {}
-
-    @classmethod
-    def of(cls, model: nn.Module, spec: ModelSpec, new_ropes: NewRopes) -> Plan:
-        """Return what to change in a model."""
-        plan = cls(model, spec, new_ropes)
-        modules = plan._modules
-        rotary = {path: module for path, module in modules.items() if is_rotary(module)}
+        rotary = {path: module for path, module in self._modules.items() if is_rotary(module)}
         for root in _outermost(path.rpartition(".")[0] for path in rotary):
-            plan._below(root, {p: m for p, m in rotary.items() if _within(p, root)})
-        for path, module in modules.items():
+            self._below(root, {p: m for p, m in rotary.items() if _within(p, root)})
+        for path, module in self._modules.items():
             if BUFFER in module._buffers:
-                plan._layer_with_buffer(path, module)
+                self._layer_with_buffer(path, module)
             named = NAMED_ROTARY.search(type(module).__name__) and not any(module.children())
             if named and path not in rotary:
-                plan.others_left.append((path, "it does not take x and position_ids"))
-        return plan
+                self.others_left.append((path, "it does not take x and position_ids"))
 
     @property
     def left(self) -> Left:
@@ -267,15 +252,15 @@ class Plan:
 
     def _below(self, root: str, rotary: dict[str, nn.Module]) -> None:
         """Plan the rotary modules below a root, and the rotating modules that have their tables."""
-        matches: dict[str, Matches] = {}
+        matches: dict[str, dict[str | None, Match]] = {}
         for path, module in rotary.items():
-            found, unmatched = match(module, self._ropes_of)
+            matched, unmatched = match(module, self._ropes_of)
             self.tables_left += [(path, reason) for reason in unmatched.values()]
-            if found:
-                matches[path] = found
-        every = [each for found in matches.values() for each in found.values()]
-        self.replaced |= {each.rope for each in every}
-        forms = {(each.form, each.reverse) for each in every}
+            if matched:
+                matches[path] = matched
+        tables = [table for matched in matches.values() for table in matched.values()]
+        self.replaced |= {table.rope for table in tables}
+        forms = {(table.form, table.reverse) for table in tables}
         rotations_left = len(self.rotations_left)
         for path, functions in self._rotating(root, rotary):
             if len(forms) == 1:
@@ -284,10 +269,10 @@ class Plan:
                 why = "its tables have several forms" if forms else "its tables were not replaced"
                 self.rotations_left.append((path, why))
         wide = len(self.rotations_left) == rotations_left
-        for path, found in matches.items():
+        for path, matched in matches.items():
             scaled = {
-                layer_type: replace(each, rope=self._new_rope(path, layer_type, each.rope))
-                for layer_type, each in found.items()
+                layer_type: replace(table, rope=self._new_rope(path, layer_type, table.rope))
+                for layer_type, table in matched.items()
             }
             exact = {"exact_tables": ExactTables(scaled, wide=wide)}
             cls = exact_class(type(rotary[path]))
@@ -351,15 +336,15 @@ class Plan:
         key = function, form
         if key not in self._measured:
             self._measured[key] = measure(function, form)
-        found = self._measured[key]
-        if found is None:
+        rotation = self._measured[key]
+        if rotation is None:
             raise NoMatchError(f"{name} is not a rotation of a known form")
-        if found.reverse is not reverse:
+        if rotation.reverse is not reverse:
             raise NoMatchError(f"{name} rotates backwards")
         if self.converted is not None and self.is_text(path):
             pairing, write_pairing = self.converted
-            return replace(found, pairing=pairing, write_pairing=write_pairing)
-        return found
+            return replace(rotation, pairing=pairing, write_pairing=write_pairing)
+        return rotation
 
     def _layer_with_buffer(self, path: str, module: nn.Module) -> None:
         """Plan an attention module of GPT-J or CodeGen, which has its own table."""
@@ -387,10 +372,6 @@ def _converted_pairing(spec: ModelSpec) -> tuple[Pairing, Pairing] | None:
                 )
             return layer.rope.pairing, layer.rope.write_pairing
     return None
-
-
-def _text_config(config: Any) -> Any:
-    return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
 def _within(path: str, root: str) -> bool:

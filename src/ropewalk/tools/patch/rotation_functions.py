@@ -104,6 +104,16 @@ def _each_once(table: Tensor, form: TableForm) -> Tensor:
     return table if table.dtype in (torch.float32, torch.float64) else table.float()
 
 
+#: The names of the parameters that models' functions have.
+PARAMETERS = (
+    ("q", "k", "cos", "sin", "unsqueeze_dim"),
+    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"),
+    ("x", "cos", "sin", "unsqueeze_dim"),
+    ("tensor", "sin", "cos"),
+    ("xq", "xk", "freqs_cis"),
+)
+
+
 def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
     """Return what a function does with tables of a form, or None if it is no known rotation.
 
@@ -111,7 +121,7 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
     as they are.
     """
     parameters = tuple(inspect.signature(function).parameters)
-    if parameters not in REPLACEMENTS:
+    if parameters not in PARAMETERS:
         return None
     generator = torch.Generator().manual_seed(0)
     angles = _random((B, S, R // 2), generator) * 3
@@ -183,25 +193,16 @@ def _is_as(
 @lru_cache(maxsize=256)
 def replacement(rotation: Rotation) -> Callable[..., Any]:
     """Return the function that does the same by the kernel, with the same parameters."""
-    return REPLACEMENTS[rotation.parameters](rotation)
 
-
-def _of_two(rotation: Rotation) -> Callable[..., Any]:
-    def apply_rotary_pos_emb(
+    def of_two(
         q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Any:
         if k is None:
             return rotation.apply((q,), cos, sin, unsqueeze_dim)[0], None
         rotated_q, rotated_k = rotation.apply((q, k), cos, sin, unsqueeze_dim)
         return rotated_q, rotated_k
 
-    return apply_rotary_pos_emb
-
-
-def _of_two_with_positions(rotation: Rotation) -> Callable[..., Any]:
-    rotate = _of_two(rotation)
-
-    def apply_rotary_pos_emb(
+    def of_two_with_positions(
         q: Tensor,
         k: Tensor,
         cos: Tensor,
@@ -209,50 +210,27 @@ def _of_two_with_positions(rotation: Rotation) -> Callable[..., Any]:
         position_ids: Tensor | None = None,
         unsqueeze_dim: int = 1,
     ) -> Any:
-        return rotate(q, k, cos, sin, unsqueeze_dim)
+        return of_two(q, k, cos, sin, unsqueeze_dim)
 
-    return apply_rotary_pos_emb
-
-
-def _of_one(rotation: Rotation) -> Callable[..., Any]:
-    def apply_rotary_pos_emb(x: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Tensor:
+    def of_one(x: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Tensor:
         return rotation.apply((x,), cos, sin, unsqueeze_dim)[0]
 
-    return apply_rotary_pos_emb
-
-
-def _sin_first(rotation: Rotation) -> Callable[..., Any]:
-    def apply_rotary_pos_emb(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
+    def sin_first(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
         return rotation.apply((tensor,), cos, sin)[0]
 
-    return apply_rotary_pos_emb
-
-
-def _by_complex(rotation: Rotation) -> Callable[..., Any]:
-    def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, ...]:
+    def by_complex(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, ...]:
         return tuple(rotation.apply((xq, xk), freqs_cis.real, freqs_cis.imag))
 
-    return apply_rotary_emb
-
-
-#: By the names of the parameters that a model's function has.
-REPLACEMENTS: dict[tuple[str, ...], Callable[[Rotation], Callable[..., Any]]] = {
-    ("q", "k", "cos", "sin", "unsqueeze_dim"): _of_two,
-    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): _of_two_with_positions,
-    ("x", "cos", "sin", "unsqueeze_dim"): _of_one,
-    ("tensor", "sin", "cos"): _sin_first,
-    ("xq", "xk", "freqs_cis"): _by_complex,
-}
+    functions: tuple[Callable[..., Any], ...]
+    functions = (of_two, of_two_with_positions, of_one, sin_first, by_complex)
+    return functions[PARAMETERS.index(rotation.parameters)]
 
 
 ROTATES = re.compile("rotary|rope|rotate", re.IGNORECASE)
 TABLES = re.compile(r"^(cos|sin|freqs_cis)$")
-
 GLOBAL_READS = ("LOAD_GLOBAL", "LOAD_NAME")
-
 Place = tuple[str, str]
 """A function by its module and its name there."""
-
 
 MARK = "class_before_patch"  # an attribute of the classes made here
 
@@ -290,7 +268,9 @@ def rotating_functions(cls: type) -> dict[Place, Callable[..., Any]]:
     first: dict[str, types.FunctionType] = {}
     for owner, name, method in own_methods(cls):
         called = {
-            place: function for part in _layers(method) for place, function in _called(part).items()
+            place: function
+            for part in unwrapped(method)
+            for place, function in _called(part).items()
         }
         overriding = first.setdefault(name, method)
         if overriding is not method:
@@ -298,26 +278,27 @@ def rotating_functions(cls: type) -> dict[Place, Callable[..., Any]]:
             if reached and called:
                 raise NotRebindableError(f"{cls.__name__}.{name} rotates by super()")
             continue
-        if not called and any(_multiplies_tables(part.__code__) for part in _layers(method)):
+        if not called and any(_multiplies_tables(part.__code__) for part in unwrapped(method)):
             raise NotRebindableError(f"{owner.__name__}.{name} computes with cos and sin itself")
         found |= called
     return found
 
 
-def _layers(function: types.FunctionType) -> Iterator[types.FunctionType]:
+def unwrapped(function: types.FunctionType) -> Iterator[types.FunctionType]:
     """Return a function and those that its decorators wrap."""
     yield function
     for cell in function.__closure__ or ():
-        inner = _contents(cell)
-        if isinstance(inner, types.FunctionType) and inner is not function:
-            yield from _layers(inner)
+        if (inner := _wrapped(cell, function)) is not None:
+            yield from unwrapped(inner)
 
 
-def _contents(cell: Any) -> Any:
+def _wrapped(cell: types.CellType, outer: types.FunctionType) -> types.FunctionType | None:
+    """Return the function in a cell of another's closure, if there is one."""
     try:
-        return cell.cell_contents
+        inner = cell.cell_contents
     except ValueError:  # still empty
         return None
+    return inner if isinstance(inner, types.FunctionType) and inner is not outer else None
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -359,7 +340,7 @@ def rotating_class(cls: type, rotations: tuple[tuple[Place, Rotation], ...]) -> 
     scope: dict[str, dict[str, Any]] = {}
     methods: dict[str, Any] = {}
     for _, name, method in own_methods(cls):
-        if name in methods or not any(_called(part) for part in _layers(method)):
+        if name in methods or not any(_called(part) for part in unwrapped(method)):
             continue
         static = inspect.getattr_static(cls, name)
         copy = _with_globals(method, dict(rotations), scope)
@@ -383,9 +364,8 @@ def _with_globals(
         scope[module].pop("__name__", None)
     cells = []
     for cell in function.__closure__ or ():
-        inner = _contents(cell)
-        wraps = isinstance(inner, types.FunctionType) and inner is not function
-        if wraps and any(_called(part) for part in _layers(inner)):
+        inner = _wrapped(cell, function)
+        if inner is not None and any(_called(part) for part in unwrapped(inner)):
             cell = types.CellType(_with_globals(inner, rotations, scope))
         cells.append(cell)
     copy = types.FunctionType(
@@ -420,7 +400,7 @@ def subclass(cls: type, members: dict[str, Any], maker: Callable[..., type], *ar
 def _sources(cls: type) -> Iterator[Any]:
     """Return what a class's methods are made from: functions, and the globals that they read."""
     for _, _, method in own_methods(cls):
-        for part in _layers(method):
+        for part in unwrapped(method):
             yield part
             for code in _codes(part.__code__):
                 for name in _global_names(code):

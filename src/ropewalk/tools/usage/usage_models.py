@@ -49,7 +49,7 @@ def visiting_attention(model: nn.Module, visit: Visit) -> Iterator[None]:
             stack.callback(hook.remove)
         for site in {attention.encoding for attention in attentions}:  # layers may share one
             part = Part(site, "rotate", site.rotate, makes_tables=False)
-            stack.enter_context(part.replaced(visited(site.rotate)))
+            stack.enter_context(replaced([(part, visited(site.rotate))]))
         yield
 
 

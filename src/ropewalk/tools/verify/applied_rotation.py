@@ -46,24 +46,21 @@ class _Part:
     """A rotation that the applied vectors contain: from dimension `start` on, times factors."""
 
     start: int
-    before: Tensor
-    heads: int  # of `before`, which are repeated in the applied vectors
+    before: Tensor  # (N, H', S, R), whose heads are repeated in the applied vectors
     tiled: bool  # 0, 1, 0, 1 and not 0, 0, 1, 1
     factors: Tensor  # (N, H, S)
 
 
 def rows_for(applied: Tensor, rotations: tuple[Rotated, ...]) -> int:
     """Return how many rows the fit of M(p) needs. applied: `(N, H, S, D)`."""
-    needs = [_rows(applied.shape[-1], applied.shape[1])]
-    for rotated in rotations:
-        after = _heads_first(rotated.after, applied.shape[2])
-        if after.ndim == 4 and after.shape[-1] <= MOST_SIZE:
-            needs.append(_rows(after.shape[-1], after.shape[1]))
-    return max(needs)
+    after = [_heads_first(rotated.after, applied.shape[2]) for rotated in rotations]
+    heads = [x for x in after if x.ndim == 4 and x.shape[-1] <= MOST_SIZE]
+    return max(_rows(x) for x in (applied, *heads))
 
 
-def _rows(size: int, heads: int) -> int:
-    return math.ceil(SAMPLES * size / heads) + 1
+def _rows(x: Tensor) -> int:
+    """Return how many rows of vectors (N, H, S, D) the fit needs."""
+    return math.ceil(SAMPLES * x.shape[-1] / x.shape[1]) + 1
 
 
 def applied_matrices(
@@ -72,12 +69,10 @@ def applied_matrices(
     """Return what the rotation of one layer did. applied: `(N, H, S, D)`."""
     applied = applied.detach().cpu().to(torch.float32)
     parts = _find_parts(applied, rotations)
-    rows = max(_rows(applied.shape[-1], applied.shape[1]), *(_part_rows(p) for p in parts), 0)
+    rows = max(_rows(x) for x in (applied, *(part.before for part in parts)))
     applied = applied[:rows].to(torch.float64)
-    if parts:
-        factors: Tensor | None = parts[0].factors[:rows]
-    else:
-        factors = _factors(applied, applied[:, :, :1].expand_as(applied))
+    still = applied[:, :, :1].expand_as(applied)
+    factors = parts[0].factors[:rows] if parts else _factors(applied, still)
     if factors is not None:
         applied = applied / factors[..., None]
     entered = applied[:, :, 0].clone()
@@ -116,15 +111,11 @@ def _scale(first: Tensor, projections: tuple[Tensor, ...]) -> float | None:
         if projected.shape[-1] % D or len(projected) < N:
             continue
         heads = projected[:N].detach().cpu().to(torch.float64).unflatten(-1, (-1, D))
-        found = [_factors(first[:, 0], heads[:, j]) for j in range(heads.shape[1])]
-        scales = [factors for factors in found if factors is not None]
-        if scales and scales[0].std() <= SAME * scales[0].mean():
-            return scales[0].mean().item()
+        factors = (_factors(first[:, 0], head) for head in heads.unbind(1))
+        scale = next((x for x in factors if x is not None), None)
+        if scale is not None and scale.std() <= SAME * scale.mean():
+            return scale.mean().item()
     return None
-
-
-def _part_rows(part: _Part) -> int:
-    return _rows(part.before.shape[-1], part.heads)
 
 
 def _fit(applied: Tensor, entered: Tensor) -> tuple[Tensor, bool]:
@@ -151,29 +142,26 @@ def _find_parts(applied: Tensor, rotations: tuple[Rotated, ...]) -> list[_Part]:
         before, after = (_arranged(x, applied) for x in (rotated.before, rotated.after))
         if before is None or after is None:
             continue
-        for tiled in (False, True):
-            part = _find_part(applied, free, before, after, tiled)
-            if part is not None:
-                parts.append(part)
-                free[part.start : part.start + after.shape[-1]] = False
-                break
+        part = _find_part(applied, free, before, after)
+        if part is not None:
+            parts.append(part)
+            free[part.start : part.start + after.shape[-1]] = False
     return parts
 
 
-def _find_part(
-    applied: Tensor, free: Tensor, before: Tensor, after: Tensor, tiled: bool
-) -> _Part | None:
-    width, heads = after.shape[-1], after.shape[1]
-    after = _repeated(after, applied.shape[1], tiled)
-    for start in range(applied.shape[-1] - width + 1):
-        inside = applied[..., start : start + width]
-        if not free[start : start + width].all():
-            continue
-        if _factors(inside[:2, :, -2:], after[:2, :, -2:]) is None:
-            continue
-        factors = _factors(inside, after)
-        if factors is not None:
-            return _Part(start, before, heads, tiled, factors)
+def _find_part(applied: Tensor, free: Tensor, before: Tensor, after: Tensor) -> _Part | None:
+    width = after.shape[-1]
+    for tiled in (False, True):
+        repeated = _repeated(after, applied.shape[1], tiled)
+        for start in range(applied.shape[-1] - width + 1):
+            inside = applied[..., start : start + width]
+            # Two rows and columns of each are compared first, which is quick.
+            if not free[start : start + width].all():
+                continue
+            if _factors(inside[:2, :, -2:], repeated[:2, :, -2:]) is None:
+                continue
+            if (factors := _factors(inside, repeated)) is not None:
+                return _Part(start, before, tiled, factors)
     return None
 
 

@@ -68,22 +68,18 @@ def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
     roles: list[Role] = []
     for each in parameters_of(function):
         role = BY_NAME.get(each.name)
-        required = each.default is each.empty
-        if role is None and required and not any(known in VECTORS for known in roles):
-            role = "x"
-        if role is None and required:
+        if each.default is not each.empty:
+            # Beside tables, transformers no longer reads positions; one of the two is enough.
+            useless = {"positions", "offset", *(["cos"] if role == "positions" else [])}
+            if role not in ("positions", "offset") or useless & set(roles):
+                continue
+        elif role is None and any(known in VECTORS for known in roles):
             raise ValueError(
                 f"form must be given: the argument {shown(each.name)} of the target has no known "
                 f"role; write for instance form='q,k,positions', out of {', '.join(ROLES)}"
             )
-        if role is None or (not required and role not in ("positions", "offset")):
-            continue
-        if role == "positions" and "cos" in roles and not required:
-            continue  # an argument that transformers no longer reads
-        if not required and {"positions", "offset"} & set(roles):
-            continue  # one of them is enough
-        if role not in roles:
-            roles.append(role)
+        if (role or "x") not in roles:
+            roles.append(role or "x")
     if not any(role in VECTORS for role in roles):
         raise ValueError(
             "target must take the vectors to rotate, and no argument of it has a known name; state "
@@ -123,18 +119,14 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def head_dims(function: Callable[..., Any]) -> list[int]:
     """Return head sizes to try, the likeliest first: those of a module, then usual ones."""
-    found: list[int] = []
     owner = getattr(function, "__self__", function)
-    for name in ("head_dim", "dim", "rotary_dim", "dim_head", "d_head", "d"):
-        value = getattr(owner, name, None)
-        if isinstance(value, int) and not isinstance(value, bool):
-            found.append(value)
+    names = ("head_dim", "dim", "rotary_dim", "dim_head", "d_head", "d")
+    dims = [x for x in (getattr(owner, name, None) for name in names) if type(x) is int]
     if isinstance(owner, nn.Module):
-        for tensor in (*owner.buffers(), *owner.parameters()):
-            if tensor.ndim:
-                found += [tensor.shape[-1] * 2, tensor.shape[-1]]
-    found += [64, 128, 32, 96, 80, 256, 16, 8]
-    return [dim for dim in dict.fromkeys(found) if 2 <= dim <= 1024]
+        sizes = [x.shape[-1] for x in (*owner.buffers(), *owner.parameters()) if x.ndim]
+        dims += [dim for size in sizes for dim in (2 * size, size)]
+    dims += [64, 128, 32, 96, 80, 256, 16, 8]
+    return [dim for dim in dict.fromkeys(dims) if 2 <= dim <= 1024]
 
 
 TableForm = Literal["none", "pairs", "half", "interleaved"]
@@ -180,7 +172,20 @@ class Target:
     @property
     def rotates(self) -> tuple[Role, ...]:
         """The roles of the vectors that it takes."""
-        return tuple(role for role in self.roles if role in ("x", "q", "k", "v"))
+        return tuple(role for role in self.roles if role in VECTORS)
+
+    @property
+    def must_rotate(self) -> tuple[Role, ...]:
+        """The roles of the vectors that it must return rotated: all but values."""
+        return tuple(role for role in self.rotates if role != "v")
+
+    @property
+    def form(self) -> str:
+        """How it is called, as in "f(q, k, positions) with (B, H, S, D), D = 64"."""
+        makes = ", returns cos and sin" if self.makes_tables else ""
+        tried = "" if self.spec is not None else ", found by trial"
+        call = f"f({', '.join(self.roles)}) with {ORDER[self.seq_dim]}"
+        return f"{call}, D = {self.head_dim}{tried}{makes}"
 
     def fresh(self) -> Target:
         """Return this target as it was before the first call, if it is a module or its method."""
@@ -190,21 +195,31 @@ class Target:
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return x `(B, H, S, D)` as the target rotates it at positions `(S,)` or `(B, S)`."""
-        return self.rotate_all(dict.fromkeys(self.rotates, x), positions)[self.rotates[0]]
+        return self.rotate_all(x, positions)[self.rotates[0]]
 
-    def rotate_all(self, vectors: Mapping[Role, Tensor], positions: Tensor) -> dict[Role, Tensor]:
-        """Return all vectors as the target returns them. Raises TargetError."""
+    def rotate_all(
+        self, vectors: Mapping[Role, Tensor] | Tensor, positions: Tensor
+    ) -> dict[Role, Tensor]:
+        """Return all vectors as the target returns them. Raises TargetError.
+
+        vectors: by role, or the same for all roles.
+        """
+        if isinstance(vectors, Tensor):
+            vectors = dict.fromkeys(self.rotates, vectors)
         if self.takes != "positions":
-            self._check_contiguous(positions)
+            first = int(positions[0])
+            contiguous = torch.equal(positions, torch.arange(first, first + len(positions)))
+            if not contiguous or (first and self.takes == "nothing"):
+                raise TargetError("takes no positions")
         inputs = {role: self._turned(x).clone() for role, x in vectors.items()}
         returned = self._call(inputs, positions)
         if self.makes_tables:
-            first = self.rotates[0]
-            return {first: self._with_tables(vectors[first], returned)}
+            role = self.rotates[0]
+            return {role: self._with_tables(vectors[role], returned)}
         outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
-        needed = [role for role in inputs if role != "v"]
-        if len(outputs) < len(needed):
-            raise TargetError(f"returned {len(outputs)} tensor for {' and '.join(needed)}")
+        if len(outputs) < len(self.must_rotate):
+            needed = " and ".join(self.must_rotate)
+            raise TargetError(f"returned {len(outputs)} tensor for {needed}")
         rotated = {}
         for (role, x), y in zip(inputs.items(), outputs, strict=False):
             if not isinstance(y, Tensor) or y.shape != x.shape:
@@ -224,25 +239,15 @@ class Target:
     def _turned(self, x: Tensor) -> Tensor:
         return x.transpose(-2, -3) if self.seq_dim == -3 else x
 
-    def _check_contiguous(self, positions: Tensor) -> None:
-        first = int(positions[0])
-        expected = torch.arange(first, first + len(positions))
-        if positions.ndim > 1 or not torch.equal(positions, expected):
-            raise TargetError("takes no positions")
-        if first and self.takes == "nothing":
-            raise TargetError("takes no positions")
-
     def _call(self, inputs: Mapping[Role, Tensor], positions: Tensor) -> Any:
         made: dict[str, Any] = {str(role): x for role, x in inputs.items()}
-        batch = next(iter(inputs.values())).shape[0]
+        made["positions"] = positions
         if self.batched_positions and positions.ndim == 1:
-            made["positions"] = positions.expand(batch, -1)
-        else:
-            made["positions"] = positions
+            made["positions"] = positions.expand(len(next(iter(inputs.values()))), -1)
         if "offset" in self.roles:
             made["offset"] = int(positions.flatten()[0])
         if self.tables_of is not None:
-            made |= self._tables(positions)
+            made |= self._tables(*self.tables_of(positions), positions.ndim == 1)
         plain = [made[role] for role in self.roles if role not in self.keywords]
         named = {self.keywords[role]: made[role] for role in self.keywords}
         try:
@@ -251,16 +256,13 @@ class Target:
             says = " ".join(str(error).split()) or "no message"
             raise TargetError(f"{type(error).__name__}: {shown(says, 160)}") from error
 
-    def _tables(self, positions: Tensor) -> dict[str, Tensor]:
-        assert self.tables_of is not None
-        cos, sin = self.tables_of(positions)
-        angles = torch.atan2(sin, cos)
-        made = {"cos": cos, "sin": sin, "freqs": angles}
+    def _tables(self, cos: Tensor, sin: Tensor, of_one_row: bool) -> dict[str, Tensor]:
+        made = {"cos": cos, "sin": sin, "freqs": torch.atan2(sin, cos)}
         if self.tables == "half":
             made = {name: torch.cat((t, t), -1) for name, t in made.items()}
         elif self.tables == "interleaved":
             made = {name: t.repeat_interleave(2, -1) for name, t in made.items()}
-        if self.batched_positions and positions.ndim == 1:
+        if self.batched_positions and of_one_row:
             made = {name: table.unsqueeze(0) for name, table in made.items()}
         return {**made, "freqs_cis": torch.complex(cos, sin)}
 
@@ -292,14 +294,14 @@ def read_tables(returned: Any, length: int) -> Tables:
         (slice(0, half), slice(half, None)),
         (slice(0, None, 2), slice(1, None, 2)),
     ):
-        same = [t[..., first].shape == t[..., second].shape for t in (cos, sin)]
-        if all(same) and all(torch.equal(t[..., first], t[..., second]) for t in (cos, sin)):
+        if all(torch.equal(t[..., first], t[..., second]) for t in (cos, sin)):
             return cos[..., first], sin[..., first]
     return cos, sin
 
 
 MOST_DIMS = 2_048
-SEQ_DIM: dict[str, int] = {"bhsd": -2, "bshd": -3}
+SEQ_DIM = {"bhsd": -2, "bshd": -3}
+ORDER = {-2: "(B, H, S, D)", -3: "(B, S, H, D)"}
 FIRST, LENGTH, HEADS = 3, 5, 2  # the first call is not at position 0, so that its cache shows
 
 
@@ -320,6 +322,7 @@ def resolve(
         raise TypeError(f"target must be a function or module, got {shown(function)}")
     if axes is not None and axes not in SEQ_DIM:
         raise ValueError(f"axes must be bhsd or bshd, got {shown(axes)}")
+    orders = list(ORDER) if axes is None else [SEQ_DIM[axes]]
     if head_dim is not None:
         check_int("head_dim", head_dim, 2)
         if head_dim > MOST_DIMS:
@@ -333,42 +336,38 @@ def resolve(
     if head_dim is not None:
         dims = [head_dim]
     failures: list[str] = []
-    worst: Target | None = None
-    for target in _candidates(function, roles, axes, dims, spec, length):
+    answering: Target | None = None
+    for target in _candidates(function, roles, orders, dims, spec, length):
         try:
-            score = _score(target.fresh())
+            if _rotates(target.fresh()):
+                return target
         except TargetError as error:
             failures.append(str(error))
-            continue
-        if score == 2:
-            return target
-        worst = worst or target
-    if axes is not None and worst is not None:
-        other = "bshd" if axes == "bhsd" else "bhsd"
+        else:
+            answering = answering or target
+    if answering is None:
+        shapes = " or ".join(ORDER[order] for order in orders)
+        raise ValueError(
+            f"target must rotate vectors of {shapes} when called as f({', '.join(roles)}), or "
+            f"return cos and sin; no call worked: {failures[0]}; state other roles (form), axes or "
+            f"head_dim, or wrap it in a function of x (B, H, S, D)"
+        )
+    if axes is not None:
         with suppress(ValueError):
-            found = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
-            if found.seq_dim == SEQ_DIM[other]:
+            other = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
+            if other.seq_dim != SEQ_DIM[axes]:
+                right = next(name for name in SEQ_DIM if name != axes)
                 raise TypeError(
-                    f"axes must be {other} for this target, whose results vary along that "
+                    f"axes must be {right} for this target, whose results vary along that "
                     f"sequence axis, got {axes}; leave it out to have it found"
                 )
-    if worst is not None:
-        return worst
-    shapes = {None: "(B, H, S, D) or (B, S, H, D)", "bhsd": "(B, H, S, D)"}.get(
-        axes, "(B, S, H, D)"
-    )
-    said = failures[0] if failures else "no form of its arguments"
-    raise ValueError(
-        f"target must rotate vectors of {shapes} when called as f({', '.join(roles)}), or return "
-        f"cos and sin; no call worked: {said}; state other roles (form), axes or head_dim, or "
-        f"wrap it in a function of x (B, H, S, D)"
-    )
+    return answering
 
 
 def _candidates(
     function: Callable[..., Any],
     roles: tuple[Role, ...],
-    axes: str | None,
+    orders: list[int],
     dims: list[int],
     spec: RotarySpec | None,
     length: int | None,
@@ -376,7 +375,6 @@ def _candidates(
     keywords = keywords_of(function, roles)
     takes_tables = any(role in roles for role in ("cos", "sin", "freqs_cis", "freqs"))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
-    orders = [SEQ_DIM[axes]] if axes else [-2, -3]
     batched = (False, True) if takes_tables or "positions" in roles else (False,)
     for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
         of = _tables_of(spec or RotarySpec(head_dim=dim), length) if takes_tables else None
@@ -397,25 +395,23 @@ def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Table
     return tables
 
 
-def _score(target: Target) -> int:
-    """Return 2 if results vary along the sequence and not along heads, else 1. Raises TargetError.
+def _rotates(target: Target) -> bool:
+    """Return whether results vary along the sequence and not along heads. Raises TargetError.
 
-    With tables of ours, a result that keeps norms and position 0 is required for 2.
+    With tables of ours, lengths and position 0 must stay as they are too.
     """
     first = FIRST if target.takes != "nothing" else 0
-    positions = torch.arange(first, first + LENGTH)
-    x = torch.ones(1, HEADS, LENGTH, target.head_dim)
-    y = target.rotate(x, positions)
-    if not torch.isfinite(y).all():
-        return 1
+    y = target.rotate(
+        torch.ones(1, HEADS, LENGTH, target.head_dim), torch.arange(first, first + LENGTH)
+    )
     moves = (y - y[:, :, :1]).abs().amax() > 1e-4
     same_heads = (y - y[:, :1]).abs().amax() < 1e-4
-    if not (moves and same_heads):
-        return 1
+    if not (torch.isfinite(y).all() and moves and same_heads):
+        return False
     if target.tables_of is None:
-        return 2
+        return True
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, HEADS, LENGTH, target.head_dim, generator=generator)
     y = target.rotate(x, torch.arange(LENGTH))
     kept = (y.norm(dim=-1) / x.norm(dim=-1)).std() < 1e-4
-    return 2 if kept and (y[:, :, 0].sort().values / x[:, :, 0].sort().values).std() < 1e-4 else 1
+    return bool(kept and (y[:, :, 0].sort().values / x[:, :, 0].sort().values).std() < 1e-4)

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import permutations
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -51,53 +52,37 @@ def hollow(model: nn.Module, shape: Shape) -> Iterator[None]:
     embedding = _input_embedding(model)
     with ExitStack() as stack:
         for number, module in enumerate(model.modules()):
-            width = _projection_width(module)
+            name, leaf = type(module).__name__, not any(True for _ in module.children())
+            width = _projection_width(module) if leaf and not ROUTERS.search(name) else None
+            forward: Callable[..., Tensor]
             if width is not None:
-                stack.enter_context(_forward(module, _projection(width, number, shape)))
+                forward = _projection(width, number, shape)
             elif module is embedding:
-                width = module.weight.shape[-1]
-                stack.enter_context(_forward(module, _embedded(width, shape)))
-            elif EXPERTS.search(type(module).__name__):
-                stack.enter_context(_forward(module, _nothing))
-            elif NORMS.search(type(module).__name__) and not any(True for _ in module.children()):
-                stack.enter_context(_forward(module, _unchanged))
+                forward = _embedded(module.weight.shape[-1], shape)
+            elif EXPERTS.search(name):
+                forward = _nothing
+            elif leaf and NORMS.search(name):
+                forward = _unchanged
             else:
-                stack.enter_context(_single_precision(module))
+                _widen_parameters(module, stack)
+                continue
+            stack.enter_context(mock.patch.object(module, "forward", forward))
         yield
 
 
 def _input_embedding(model: nn.Module) -> Any:
     """Return the module that embeds tokens: the model's own word, or its first `nn.Embedding`."""
     try:
-        found = model.get_input_embeddings()  # type: ignore[operator]
+        embedding = model.get_input_embeddings()  # type: ignore[operator]
     except (AttributeError, NotImplementedError):
-        found = next((m for m in model.modules() if type(m) is nn.Embedding), None)
-    return found if type(found) is nn.Embedding else None
+        embedding = next((m for m in model.modules() if type(m) is nn.Embedding), None)
+    return embedding if type(embedding) is nn.Embedding else None
 
 
 def _projection_width(module: nn.Module) -> int | None:
     """Return the number of outputs of a linear layer of any make, None for other modules."""
-    if any(True for _ in module.children()) or ROUTERS.search(type(module).__name__):
-        return None
-    for name in ("out_features", "nf"):
-        width = getattr(module, name, None)
-        if isinstance(width, int) and not isinstance(width, bool):
-            return width
-    return None
-
-
-@contextmanager
-def _forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Replace the forward of one instance."""
-    before = vars(module).get("forward")
-    module.forward = forward
-    try:
-        yield
-    finally:
-        if before is None:
-            del module.forward
-        else:
-            module.forward = before
+    widths = (getattr(module, name, None) for name in ("out_features", "nf"))
+    return next((width for width in widths if type(width) is int), None)
 
 
 def _projection(width: int, seed: int, shape: Shape) -> Callable[..., Tensor]:
@@ -105,7 +90,6 @@ def _projection(width: int, seed: int, shape: Shape) -> Callable[..., Tensor]:
 
     def forward(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         rows, positions = shape.rows, shape.positions
-        generator = torch.Generator().manual_seed(seed)
         sizes = [*x.shape[:-1], width]
         if rows * positions in sizes[:-1]:  # rows and positions are one axis
             at = sizes.index(rows * positions)
@@ -114,8 +98,8 @@ def _projection(width: int, seed: int, shape: Shape) -> Callable[..., Tensor]:
         else:
             drawn = [1 if size == positions else size for size in sizes[:-1]] + [width]
             repeated = sizes
-        made = torch.randn(drawn, generator=generator).expand(repeated).reshape(sizes)
-        return made.to(x.device).contiguous()
+        vectors = torch.randn(drawn, generator=torch.Generator().manual_seed(seed))
+        return vectors.expand(repeated).reshape(sizes).to(x.device).contiguous()
 
     return forward
 
@@ -136,22 +120,12 @@ def _nothing(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return torch.zeros_like(x)
 
 
-@contextmanager
-def _single_precision(module: nn.Module) -> Iterator[None]:
+def _widen_parameters(module: nn.Module, stack: ExitStack) -> None:
     """Read small parameters of a half-precision model in float32; buffers are left alone."""
-    halves = [
-        p
-        for p in module.parameters(recurse=False)
-        if p.dtype in (torch.bfloat16, torch.float16) and p.numel() <= SMALL
-    ]
-    before = [p.data for p in halves]
-    for parameter in halves:
-        parameter.data = parameter.data.to(torch.float32)
-    try:
-        yield
-    finally:
-        for parameter, data in zip(halves, before, strict=True):
-            parameter.data = data
+    for parameter in module.parameters(recurse=False):
+        if parameter.dtype in (torch.bfloat16, torch.float16) and parameter.numel() <= SMALL:
+            stack.callback(setattr, parameter, "data", parameter.data)
+            parameter.data = parameter.data.to(torch.float32)
 
 
 def as_product(S: int, equation: Any, *operands: Any) -> tuple[Tensor, Tensor] | None:
@@ -167,13 +141,12 @@ def as_product(S: int, equation: Any, *operands: Any) -> tuple[Tensor, Tensor] |
     letters = inputs.split(",")
     if [len(x) for x in letters] != [x.ndim for x in operands]:
         return None
-    for first, second in ((0, 1), (1, 0)):
-        a, b = letters[first], letters[second]
+    for (a, left), (b, right) in permutations(zip(letters, operands, strict=True)):
         batch = [x for x in a if x in b and x in output]
         summed = [x for x in a if x in b and x not in output]
         columns = [x for x in output if x in b and x not in a]
         heads = [x for x in output if x in a and x not in b]
-        rows = [x for x in heads if operands[first].shape[a.index(x)] == S]
+        rows = [x for x in heads if left.shape[a.index(x)] == S]
         if len(summed) != 1 or len(columns) != 1 or not rows or not batch:
             continue
         if output.index(rows[0]) > output.index(columns[0]):
@@ -181,8 +154,8 @@ def as_product(S: int, equation: Any, *operands: Any) -> tuple[Tensor, Tensor] |
         order = [*batch, *(x for x in heads if x != rows[0]), rows[0], summed[0]]
         if len(order) != len(a) or len(batch) + 2 != len(b):
             continue
-        left = operands[first].permute([a.index(x) for x in order])
-        right = operands[second].permute([b.index(x) for x in (*batch, summed[0], *columns)])
+        left = left.permute([a.index(x) for x in order])
+        right = right.permute([b.index(x) for x in (*batch, summed[0], *columns)])
         return left.flatten(len(batch) - 1, len(order) - 3), right
     return None
 
@@ -401,68 +374,18 @@ def _replace_functions(source: ModuleType, recorder: Recorder, stack: ExitStack)
 
 
 def _follow(model: nn.Module, recorder: Recorder, stack: ExitStack) -> None:
-    """Keep track of the modules that run."""
+    """Keep track of the modules that run, and of what they project."""
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        recorder.paths.pop()
+        projects = isinstance(output, Tensor) and output.ndim == 3
+        if projects and output.shape[1] == recorder.shape.positions:
+            recorder.projections.append(output[:, 0].clone())
+
     for path, module in model.named_modules():
 
         def enter(module: nn.Module, args: Any, path: str = path) -> None:
             recorder.paths.append(path)
 
-        def leave(module: nn.Module, args: Any, output: Any) -> None:
-            recorder.paths.pop()
-            projects = isinstance(output, Tensor) and output.ndim == 3
-            if projects and output.shape[1] == recorder.shape.positions:
-                recorder.projections.append(output[:, 0].clone())
-
-        handles = (
-            module.register_forward_pre_hook(enter),
-            module.register_forward_hook(leave, always_call=True),
-        )
-        for handle in handles:
-            stack.callback(handle.remove)
-
-
-@dataclass
-class Numbering:
-    """Numbers the layers of a model: the places in one list of it, from a first, short run.
-
-    lists: the path of each list, and how many modules it has. met: which of them reach attention.
-    """
-
-    lists: dict[str, int]
-    met: dict[str, set[int]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, model: nn.Module) -> Numbering:
-        """Return the lists of a model."""
-        kinds = (nn.ModuleList, nn.Sequential)
-        found = {path: m for path, m in model.named_modules() if isinstance(m, kinds)}
-        return cls({path: len(module) for path, module in found.items()})
-
-    def see(self, attended: Attended) -> None:
-        """Remember the layers in which an attention is."""
-        for path in self.lists:
-            number = number_in(path, attended)
-            if number is not None:
-                self.met.setdefault(path, set()).add(number)
-
-    def chosen(self, count: int) -> str | None:
-        """Return the path of the list of `count` layers, or of the list that comes nearest.
-
-        It is the list with the most layers that reach attention: by name alone, a list of experts
-        or of stages may have as many modules. Of two such lists, the first that ran is taken.
-        """
-        if not self.met:
-            return None
-        return max(self.met, key=lambda path: (self.lists[path] == count, len(self.met[path])))
-
-
-def number_in(path: str | None, attended: Attended) -> int | None:
-    """Return the place of an attention in a list, or None if it is elsewhere."""
-    if path is None:
-        return None
-    start = f"{path}." if path else ""
-    for each in attended.paths:
-        number = each.removeprefix(start).partition(".")[0]
-        if each.startswith(start) and number.isdigit():
-            return int(number)
-    return None
+        stack.callback(module.register_forward_pre_hook(enter).remove)
+        stack.callback(module.register_forward_hook(leave, always_call=True).remove)

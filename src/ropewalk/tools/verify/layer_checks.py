@@ -17,15 +17,14 @@ from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.applied_rotation import Applied, applied_matrices, leftovers
-from ropewalk.tools.verify.capture_attention import Attended, number_in
-from ropewalk.tools.verify.measured_rotation import Structure, wrapped
+from ropewalk.tools.verify.capture_attention import Attended
+from ropewalk.tools.verify.measured_rotation import Structure
 from ropewalk.tools.verify.rotation_verdicts import (
     NEAR,
-    allowed,
+    angle_errors,
     check_rotation,
     compare,
-    exact_angles,
-    speeds,
+    other_ropes,
 )
 from ropewalk.tools.verify.verify_report import Check, Place, fault, not_tested, remark, right
 
@@ -54,27 +53,15 @@ def with_factors(applied: Applied, spec: LayerSpec) -> Applied:
     if not torch.isfinite(sizes).all() or (sizes <= 0).any():
         return applied
     factors = sizes / sizes[0]
-    matrices = applied.matrices / factors[:, None, None]
-    return replace(applied, matrices=matrices, factors=factors)
+    return replace(applied, matrices=applied.matrices / factors[:, None, None], factors=factors)
 
 
-def needs_places(applied: Applied, spec: LayerSpec, positions: Tensor) -> bool:
-    """Return whether a missing temperature looks like one by the token's place in the call.
+def check_factors(factors: Tensor | None, spec: LayerSpec, positions: Tensor) -> Check | None:
+    """Return whether queries become longer with their position only as a temperature says.
 
-    Tokens of one call have few places, so a temperature by place is 1 for all of them.
+    None if a longer call must tell: a temperature by the token's place in the call is 1 for all of
+    few tokens, as if there were none.
     """
-    if applied.factors is None:
-        return False
-    ones = torch.ones(len(positions), dtype=torch.float64)
-    return (
-        _same(applied.factors, ones)
-        and _same(temperatures(spec, torch.arange(len(positions))), ones)
-        and not _same(temperatures(spec, positions), ones)
-    )
-
-
-def check_factors(factors: Tensor | None, spec: LayerSpec, positions: Tensor) -> Check:
-    """Return whether queries become longer with their position only as a temperature says."""
     if factors is None:
         return not_tested(NAME, "what entered the rotation is not known; lengths are in `norms`")
     temperature, expected = spec.query_temperature, temperatures(spec, positions)
@@ -84,8 +71,8 @@ def check_factors(factors: Tensor | None, spec: LayerSpec, positions: Tensor) ->
         kind = "1" if temperature is None else "the query temperature"
         return right(NAME, f"{kind}, at all positions")
     places = temperatures(spec, torch.arange(len(positions)))
-    if _same(factors, places) and not _same(places, torch.ones_like(places)):
-        return remark(NAME, BY_PLACE)
+    if (factors / places - 1).abs().max() <= SAME:
+        return remark(NAME, BY_PLACE) if (places - 1).abs().max() > SAME else None
     says = (
         f"queries at position {int(positions[worst]):,} are multiplied by "
         f"{factors[worst]:.6g}, specified is {expected[worst]:.6g}"
@@ -95,12 +82,20 @@ def check_factors(factors: Tensor | None, spec: LayerSpec, positions: Tensor) ->
     return fault(NAME, "norm-drift", says, error=off[worst].item())
 
 
-def _same(factors: Tensor, others: Tensor) -> bool:
-    return bool((factors / others - 1).abs().max() <= SAME)
-
-
 UNROTATED = 1e-5  # of matrices, from the identity
 ALONG_AXIS = 2e-3  # of matrices below position 1,024, where angles are off by 5e-4
+
+
+def number_in(path: str | None, running: tuple[str, ...]) -> int | None:
+    """Return the place of the running modules in a list of modules, or None if it is elsewhere."""
+    if path is None:
+        return None
+    start = f"{path}." if path else ""
+    for module in running:
+        number = module.removeprefix(start).partition(".")[0]
+        if module.startswith(start) and number.isdigit():
+            return int(number)
+    return None
 
 
 @dataclass
@@ -115,20 +110,17 @@ class Run(ABC):
 
     def see(self, attended: Attended) -> None:
         """Check the vectors of one attention; of each layer, the first self-attention counts."""
-        layer = number_in(self.path, attended)
+        layer = number_in(self.path, attended.paths)
         if layer is None or layer in self.seen or "cross" in attended.paths[-1].lower():
             return
         self.seen.add(layer)
         if layer < len(self.spec.layers):
-            self.check(layer, attended)
+            for part, checks in self.check(layer, attended):
+                self.checks += [replace(check, places=(Place(layer, part),)) for check in checks]
 
     @abstractmethod
-    def check(self, layer: int, attended: Attended) -> None:
-        """Check one layer."""
-
-    def add(self, layer: int, name: str, *checks: Check) -> None:
-        """Keep checks with the layer's number."""
-        self.checks += [replace(check, places=(Place(layer, name),)) for check in checks]
+    def check(self, layer: int, attended: Attended) -> Iterator[tuple[str, list[Check]]]:
+        """Yield the checks of one layer, by its part: "q", "k", "v" or "indexer"."""
 
 
 @dataclass
@@ -154,44 +146,38 @@ class LengthRun(Run):
                 at = [replace(place, length=self.length) for place in check.places or (Place(),)]
                 check = replace(check, places=tuple(at))
             yield check
+        if self.before is not None:
+            return
         for layer, spec in enumerate(self.spec.layers):
-            if layer not in self.seen and self.before is None:
+            if layer not in self.seen:
                 kind = f" ({spec.layer_type})" if spec.layer_type else ""
                 says = f"the layer{kind} did not reach softmax attention"
-                yield replace(not_tested("applied vectors", says), places=(Place(layer),))
-        if self.before is None:
-            says = f"the layer is not in the config, which has {len(self.spec.layers)}"
-            for layer in self.extra:
-                yield replace(not_tested("applied vectors", says), places=(Place(layer),))
+                yield not_tested("applied vectors", says, Place(layer))
+        says = f"the layer is not in the config, which has {len(self.spec.layers)}"
+        for layer in sorted(self.seen - set(range(len(self.spec.layers)))):
+            yield not_tested("applied vectors", says, Place(layer))
 
-    @property
-    def extra(self) -> list[int]:
-        """The layers that the specification has not."""
-        return sorted(layer for layer in self.seen if layer >= len(self.spec.layers))
-
-    def check(self, layer: int, attended: Attended) -> None:
-        """Check queries, keys and values of one layer."""
+    def check(self, layer: int, attended: Attended) -> Iterator[tuple[str, list[Check]]]:
+        """Yield the checks of queries, keys, values and indexer of one layer."""
         spec = self.spec.layers[layer]
-        for name, x in (("q", attended.q), ("k", attended.k)):
+        for part, x in (("q", attended.q), ("k", attended.k)):
             if x.ndim != 4 or x.shape[2] != len(self.at):
                 says = f"attention gets vectors of shape {tuple(x.shape)}, not one a position"
-                self.add(layer, name, not_tested("applied vectors", says))
+                yield part, [not_tested("applied vectors", says)]
                 continue
             applied = applied_matrices(x, attended.rotations, attended.projections)
-            if name == "q":
+            if part == "q":
                 applied = with_factors(applied, spec)
-                if needs_places(applied, spec, self.at):
+                factors = check_factors(applied.factors, spec, self.at)
+                if factors is None:
                     self.unplaced.add(layer)
                 else:
-                    self.add(layer, name, check_factors(applied.factors, spec, self.at))
-            if spec.rope is None:
-                self.add(layer, name, _unrotated(applied))
-            else:
-                self.add(layer, name, *self._compared(applied, spec.rope))
+                    yield part, [factors]
+            yield part, self._rotated(applied, spec.rope)
         if self.before is None:
-            self.add(layer, "v", _values(attended))
+            yield "v", [_values(attended)]
         if spec.indexer is not None:
-            self.add(layer, "indexer", *self._indexer(spec.indexer, attended))
+            yield "indexer", self._indexer(spec.indexer, attended)
 
     def _indexer(self, rope: RotarySpec, attended: Attended) -> list[Check]:
         """Check what rotates in none of the attended vectors, with as many dimensions."""
@@ -200,59 +186,58 @@ class LengthRun(Run):
             checks: list[Check] = []
             for applied in leftovers(attended.rotations, attended.q, attended.k):
                 if applied.matrices.shape[-1] == size:
-                    checks += self._compared(applied, wanted)
+                    checks += self._rotated(applied, wanted)
             if checks:
                 return list({(c.name, c.verdict, c.fault): c for c in checks}.values())
         return [not_tested("rotates pairs", "no function that rotates its vectors was met")]
 
-    def _compared(self, applied: Applied, rope: RotarySpec) -> list[Check]:
-        name = "rotates pairs"
+    def _rotated(self, applied: Applied, rope: RotarySpec | None) -> list[Check]:
+        name, off = "rotates pairs", _from_identity(applied)
+        if rope is None and off <= UNROTATED:
+            return [right("no rope", "vectors do not rotate, as specified", error=off)]
+        if rope is None:
+            says = "vectors change with their position; the layer is specified without a rope"
+            return [fault("no rope", "layer-types-mixed", says, error=off)]
         if not applied.linear:
             if applied.matrices.isnan().all():
                 return [not_tested(name, "vectors that enter are too alike to tell")]
             says = "vectors at one position are not all changed by the same matrix"
             return [fault(name, "not-a-rotation", says)]
-        if not applied.entered and _from_identity(applied) <= UNROTATED:
+        if not applied.entered and off <= UNROTATED:
             mixed = any(layer.rope is None for layer in self.spec.layers)
             named = "layer-types-mixed" if mixed else "positions-ignored"
             says = "vectors do not rotate; the layer is specified with a rope"
             return [fault(name, named, says)]
         amplitude = _amplitude_from(applied, rope, self.length if rope.needs_length else None)
-        found, structure = check_rotation(applied.matrices * (amplitude or 1.0), self.at)
+        basics, structure = check_rotation(applied.matrices * (amplitude or 1.0), self.at)
         if structure is None:
-            return found
+            return basics
         if structure.head_dim != rope.head_dim:
             says = f"heads have {structure.head_dim} dimensions, specified are {rope.head_dim}"
-            return [*found, fault("rotary part", "rotary-part", says)]
+            return [*basics, fault("rotary part", "rotary-part", says)]
         if not applied.entered:
             rope = replace(rope, pairing=rope.write_pairing)
         checks = self._at_length(structure, rope)
         if not any(check.fault for check in checks):
             checks += _far(structure, rope, self.length if rope.needs_length else None)
         if amplitude is None:
-            checks = [_amplitude_unknown(check) for check in checks]
-        return found + checks
+            says = (
+                "what entered the rotation is not known, only how positions differ from position 0"
+            )
+            unknown = not_tested("amplitude", says)
+            checks = [unknown if check.name == "amplitude" else check for check in checks]
+        return basics + checks
 
     def _at_length(self, structure: Structure, rope: RotarySpec) -> list[Check]:
         """Compare; with the length of the call before too, if a table may have outlived it."""
-        if not rope.needs_length:
-            return compare(structure, rope, self._others(rope))
-        checks = compare(structure, rope, self._others(rope), self.length)
-        if self.before is None or not any(check.fault for check in checks):
+        length = self.length if rope.needs_length else None
+        checks = compare(structure, rope, other_ropes(self.spec, rope), length)
+        if length is None or self.before is None or not any(check.fault for check in checks):
             return checks
-        earlier = compare(structure, rope, None, self.before)
-        if any(check.fault for check in earlier):
+        if any(check.fault for check in compare(structure, rope, None, self.before)):
             return checks
         says = f"frequencies are those of the call before, of {self.before:,} positions"
         return [fault("called twice", "history", says)]
-
-    def _others(self, rope: RotarySpec) -> dict[str, RotarySpec]:
-        others: dict[str, RotarySpec] = {}
-        for index, layer in enumerate(self.spec.layers):
-            if layer.rope is not None and layer.rope not in (rope, *others.values()):
-                kind = f", {layer.layer_type}" if layer.layer_type else ""
-                others[f"layer {index}{kind}"] = layer.rope
-        return others
 
 
 @dataclass
@@ -261,15 +246,14 @@ class AxisRun(Run):
 
     axis: int
 
-    def check(self, layer: int, attended: Attended) -> None:
-        """Check the queries of one layer."""
+    def check(self, layer: int, attended: Attended) -> Iterator[tuple[str, list[Check]]]:
+        """Yield the check of the queries of one layer."""
         rope, name = self.spec.layers[layer].rope, f"axis {self.axis}"
         if rope is None or attended.q.ndim != 4 or rope.axis_count != len(self.at):
             return
         applied = applied_matrices(attended.q, attended.rotations)
         if not applied.entered or applied.matrices.shape[-1] != rope.head_dim:
-            says = "what entered the rotation is not known"
-            self.add(layer, "q", not_tested(name, says))
+            yield "q", [not_tested(name, "what entered the rotation is not known")]
             return
         basis = torch.eye(rope.head_dim, dtype=torch.float64)[None, :, None]
         basis = basis.expand(-1, -1, self.at.shape[-1], -1)
@@ -278,10 +262,10 @@ class AxisRun(Run):
         off = (applied.matrices - wanted).abs().max().item()
         if off <= ALONG_AXIS:
             says = "the pairs that follow this axis are as specified"
-            self.add(layer, "q", right(name, says, error=off))
+            yield "q", [right(name, says, error=off)]
             return
         says = f"other pairs follow this axis than specified; matrices are off by {off:.3g}"
-        self.add(layer, "q", fault(name, "frequencies", says, error=off))
+        yield "q", [fault(name, "frequencies", says, error=off)]
 
 
 @dataclass
@@ -290,19 +274,19 @@ class PlaceRun(Run):
 
     layers: set[int]
 
-    def check(self, layer: int, attended: Attended) -> None:
-        """Check the lengths of the queries of one layer; rotations do not change them."""
+    def check(self, layer: int, attended: Attended) -> Iterator[tuple[str, list[Check]]]:
+        """Yield the check of the lengths of one layer's queries; rotations do not change them."""
         q = attended.q
         if layer not in self.layers:
             return
         if q.ndim != 4 or q.shape[2] != len(self.at):
-            self.add(layer, "q", not_tested(NAME, "its queries have another shape in longer calls"))
+            yield "q", [not_tested(NAME, "its queries have another shape in longer calls")]
             return
         lengths = q[0].detach().cpu().to(torch.float64).norm(dim=-1)
         check = check_factors((lengths / lengths[:, :1]).mean(0), self.spec.layers[layer], self.at)
-        if check.verdict == "right":
+        if check is None or check.verdict == "right":
             check = remark(NAME, BY_PLACE)
-        self.add(layer, "q", check)
+        yield "q", [check]
 
 
 def _from_identity(applied: Applied) -> float:
@@ -318,18 +302,11 @@ def _amplitude_from(applied: Applied, rope: RotarySpec, length: int | None) -> f
     """
     if applied.entered:
         return 1.0
+    if applied.scale is None:
+        return None
     expected = rope.amplitude_at(length)
-    known = (expected, 1.0, expected**2)
-    found = applied.scale is not None and any(abs(applied.scale / a - 1) < 1e-4 for a in known)
-    return applied.scale if found else None
-
-
-def _unrotated(applied: Applied) -> Check:
-    name, off = "no rope", _from_identity(applied)
-    if off <= UNROTATED:
-        return right(name, "vectors do not rotate, as specified", error=off)
-    says = "vectors change with their position; the layer is specified without a rope"
-    return fault(name, "layer-types-mixed", says, error=off)
+    known = any(abs(applied.scale / a - 1) < 1e-4 for a in (expected, 1.0, expected**2))
+    return applied.scale if known else None
 
 
 def _far(structure: Structure, rope: RotarySpec, length: int | None) -> list[Check]:
@@ -338,25 +315,16 @@ def _far(structure: Structure, rope: RotarySpec, length: int | None) -> list[Che
     if not beyond.any():
         return []
     positions = structure.positions[beyond]
-    frequencies = speeds(rope, length, structure)
-    exact = exact_angles(rope, positions, length, structure)
-    off = wrapped(structure.angles[beyond] - structure.angles[:1] - exact).abs()
-    row = int((off / allowed(positions, frequencies)).amax(-1).argmax())
-    says = f"at position {int(positions[row]):,}, angles are off by {off[row].max():.3g} radians"
-    if (off <= allowed(positions, frequencies)).all():
+    off, limit = (x[beyond] for x in angle_errors(structure, structure, rope, length))
+    if (off <= limit).all():
         return [right(name, f"angles are off by at most {off.max():.1e} radians")]
+    row = int((off / limit).amax(-1).argmax())
+    mistake = f"at position {int(positions[row]):,}"
+    says = f"{mistake}, angles are off by {off[row].max():.3g} radians"
     same = (structure.blocks[beyond] - structure.blocks[-1]).abs().max() < 1e-4
     if same and len(positions) > 1:
         return [fault(name, "table-too-short", f"{says}; the last row is repeated")]
-    mistake = f"at position {int(positions[row]):,}"
     return [fault(name, "frequencies", says, mistake=mistake, error=off.max().item())]
-
-
-def _amplitude_unknown(check: Check) -> Check:
-    if check.name != "amplitude":
-        return check
-    says = "what entered the rotation is not known, only how positions differ from position 0"
-    return not_tested("amplitude", says)
 
 
 def _values(attended: Attended) -> Check:

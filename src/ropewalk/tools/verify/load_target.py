@@ -47,7 +47,7 @@ def load_target(name: str) -> Callable[..., Any]:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ValueError(
@@ -59,25 +59,21 @@ def load_target(name: str) -> Callable[..., Any]:
         says = f"{type(error).__name__}: {shown(str(error), 160)}"
         raise ValueError(f"TARGET's module {shown(module_name)} raised {says}") from error
     for part in path.split("."):
-        if not hasattr(found, part):
-            hint = did_you_mean(part, dir(found))
+        if not hasattr(target, part):
+            hint = did_you_mean(part, dir(target))
             raise ValueError(f"{shown(module_name)} has no {shown(part)}{hint}")
-        found = getattr(found, part)
-    if isinstance(found, type):
-        found = _instance(found, name)
-    if not callable(found):
-        raise ValueError(f"TARGET must be callable, {shown(name)} is {shown(found)}")
-    return found  # type: ignore[no-any-return]
-
-
-def _instance(made: type, name: str) -> Any:
-    try:
-        return made()
-    except Exception as error:
-        raise ValueError(
-            f"TARGET must be a function, or a class that needs no arguments, got {shown(name)}: "
-            f"{shown(str(error), 160)}; write a function that makes and calls it"
-        ) from error
+        target = getattr(target, part)
+    if isinstance(target, type):
+        try:
+            target = target()
+        except Exception as error:
+            raise ValueError(
+                f"TARGET must be a function, or a class that needs no arguments, got "
+                f"{shown(name)}: {shown(str(error), 160)}; write a function that makes and calls it"
+            ) from error
+    if not callable(target):
+        raise ValueError(f"TARGET must be callable, {shown(name)} is {shown(target)}")
+    return target  # type: ignore[no-any-return]
 
 
 @contextmanager

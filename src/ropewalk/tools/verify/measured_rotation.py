@@ -26,16 +26,23 @@ class Structure:
     """Pairs of a rope, and its blocks at the measured positions.
 
     reads, writes: (R/2, 2), the dimensions of each pair in the input and in the output; pairs are
-    sorted by the first dimension that is written. fixed: dimensions that do not change. blocks:
-    (P, R/2, 2, 2) at `positions`, output by input.
+    sorted by the first dimension that is written. blocks: (P, R/2, 2, 2) at `positions`, output by
+    input.
     """
 
     head_dim: int
     reads: Tensor
     writes: Tensor
-    fixed: Tensor
     positions: Tensor
     blocks: Tensor
+
+    def pairs_as(self, other: Structure) -> bool:
+        """Return whether the same dimensions rotate together as in another structure."""
+        return torch.equal(self.reads, other.reads) and torch.equal(self.writes, other.writes)
+
+    def upto(self, row: int) -> Structure:
+        """Return the structure at its first positions."""
+        return replace(self, positions=self.positions[:row], blocks=self.blocks[:row])
 
     @property
     def angles(self) -> Tensor:
@@ -57,7 +64,7 @@ class Structure:
         return torch.maximum((a - d).abs(), (b + c).abs()) / size
 
 
-def pairs_of(near: Tensor, positions: Tensor, tolerance: float) -> Structure | None:
+def pairs_of(near: Tensor, positions: Tensor, tolerance: float = UNSEEN) -> Structure | None:
     """Return the structure of matrices (P, D, D), or None if dimensions do not rotate in pairs.
 
     near: matrices at different positions, 0 among them if the order in which pairs are written
@@ -72,14 +79,13 @@ def pairs_of(near: Tensor, positions: Tensor, tolerance: float) -> Structure | N
     for row in range(dim):
         if not fixed[row]:
             rows.setdefault(tuple(coupled[row].nonzero().flatten().tolist()), []).append(row)
-    rows = _merge_halves(rows)
-    if any(len(columns) != 2 or len(outputs) != 2 for columns, outputs in rows.items()):
+    pairs = sorted((outputs, list(columns)) for columns, outputs in _merge_halves(rows).items())
+    if any(len(columns) != 2 or len(outputs) != 2 for outputs, columns in pairs):
         return None
-    pairs = sorted((outputs, list(columns)) for columns, outputs in rows.items())
     writes = torch.tensor([outputs for outputs, _ in pairs], dtype=torch.long).reshape(-1, 2)
     reads = torch.tensor([columns for _, columns in pairs], dtype=torch.long).reshape(-1, 2)
     blocks = near[:, writes[:, :, None], reads[:, None, :]]
-    return Structure(dim, reads, writes, fixed.nonzero().flatten(), positions, blocks)
+    return Structure(dim, reads, writes, positions, blocks)
 
 
 def _merge_halves(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...], list[int]]:
@@ -111,11 +117,6 @@ def table_end(structure: Structure) -> int | None:
         end -= 1
     falls = sizes[-1] < 1e-6 and sizes[end - 1] < 0.5 * sizes[0]  # with the position
     return None if len(blocks) - end < 2 or falls else end
-
-
-def upto(structure: Structure, row: int) -> Structure:
-    """Return the structure at its first positions."""
-    return replace(structure, positions=structure.positions[:row], blocks=structure.blocks[:row])
 
 
 def slopes(structure: Structure) -> Tensor:
@@ -174,16 +175,13 @@ def rows_at(target: Target, x: Tensor, positions: Tensor) -> dict[Role, Tensor]:
     Without positions, rows are picked from one call of contiguous positions; with an offset, far
     positions are called one at a time.
     """
-    vectors = x.expand(-1, -1, len(positions), -1)
     if target.takes == "positions":
-        return target.rotate_all(dict.fromkeys(target.rotates, vectors), positions)
-    last = int(positions.max())
-    count = last + 1
+        return target.rotate_all(x.expand(-1, -1, len(positions), -1), positions)
+    count = int(positions.max()) + 1
     if count * x.shape[0] * x.shape[-1] <= MOST_NUMBERS or target.takes == "nothing":
-        long = x.expand(-1, -1, count, -1)
-        rotated = target.rotate_all(dict.fromkeys(target.rotates, long), torch.arange(count))
+        rotated = target.rotate_all(x.expand(-1, -1, count, -1), torch.arange(count))
         return {role: y[:, :, positions] for role, y in rotated.items()}
-    parts = [target.rotate_all(dict.fromkeys(target.rotates, x), p.view(1)) for p in positions]
+    parts = [target.rotate_all(x, position.view(1)) for position in positions]
     return {role: torch.cat([part[role] for part in parts], -2) for role in parts[0]}
 
 
@@ -198,15 +196,16 @@ def matrices(target: Target, positions: Tensor) -> dict[Role, Tensor]:
     }
 
 
-def far_blocks(
+def at_far(
     target: Target, structure: Structure, positions: Tensor, role: Role | None = None
-) -> Tensor:
-    """Return the pairs' blocks (P, R/2, 2, 2) of q, or of a role, at far positions, by two vectors.
+) -> Structure:
+    """Return a structure at far positions, of q or of a role, from two vectors.
 
     One has a 1 in the first dimension of each pair, the other in the second.
     """
     probes = torch.zeros(2, 1, 1, target.head_dim)
     for which in (0, 1):
         probes[which, 0, 0, structure.reads[:, which]] = 1
-    rotated = rows_at(target, probes, positions)[role or target.rotates[0]][:, 0]
-    return rotated.to(torch.float64)[:, :, structure.writes].permute(1, 2, 3, 0)
+    rotated = rows_at(target.fresh(), probes, positions)[role or target.rotates[0]][:, 0]
+    blocks = rotated.to(torch.float64)[:, :, structure.writes].permute(1, 2, 3, 0)
+    return replace(structure, positions=positions, blocks=blocks)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.frequencies import cos_sin
+from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import apply_tables
 from ropewalk.tools.verify.measured_rotation import (
@@ -37,6 +38,16 @@ class Hypothesis(NamedTuple):
     frequencies: Tensor
 
 
+def other_ropes(model: ModelSpec, rope: RotarySpec) -> dict[str, RotarySpec]:
+    """Return the ropes of a model's text layers that differ from one, by the first such layer."""
+    others: dict[str, RotarySpec] = {}
+    for index, layer in enumerate(model.layers):
+        if layer.rope is not None and layer.rope not in (rope, *others.values()):
+            kind = f", {layer.layer_type}" if layer.layer_type else ""
+            others[f"layer {index}{kind}"] = layer.rope
+    return others
+
+
 def frequency_hypotheses(
     spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
 ) -> Iterator[Hypothesis]:
@@ -54,17 +65,12 @@ def frequency_hypotheses(
             yield Hypothesis("rule-applied-twice", says, expected / factor)
     for name, other in others.items():
         if other != spec:
-            says = f"frequencies are those of {name}"
-            yield Hypothesis("layer-types-mixed", says, _of_other(other, length))
+            # At its rule's own length if none is known.
+            at = length or int(getattr(other.scaling, "original_length", 1))
+            theirs = other.inverse_frequencies(at if other.needs_length else None)
+            yield Hypothesis("layer-types-mixed", f"frequencies are those of {name}", theirs)
     if spec.axes is None:
         yield from _exponents(spec)
-
-
-def _of_other(other: RotarySpec, length: int | None) -> Tensor:
-    """Return the frequencies of another layer, at its rule's own length if none is known."""
-    if other.needs_length and length is None:
-        length = int(getattr(other.scaling, "original_length", 1))
-    return other.inverse_frequencies(length if other.needs_length else None)
 
 
 def _exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
@@ -150,14 +156,14 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
     finite = torch.isfinite(near).all(-1).all(-1)
     overflow = []
     if not finite.all():
-        first = int(positions[int((~finite).to(torch.int8).argmax())])
+        first = int(positions[~finite][0])
         says = f"results are not finite numbers from position {first:,} on"
         if first <= MOST_FLOAT16 // 2:
             return [fault(name, "uninitialised-frequencies", says)], None
         says += f": numbers of float16 end at {MOST_FLOAT16:,}"
         overflow = [fault("far positions", "half-precision-angles", says)]
         near, positions = near[finite], positions[finite]
-    structure = pairs_of(near, positions, UNSEEN)
+    structure = pairs_of(near, positions)
     if structure is None:
         worst = (near.mT @ near - torch.eye(near.shape[-1], dtype=near.dtype)).abs().max().item()
         says = "dimensions are not mixed in pairs, so lengths and distances are not kept"
@@ -180,72 +186,56 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
             return [fault(name, "cos-sin-mixed", says, error=error)], None
         says = "pairs of dimensions are mixed, but not rotated"
         return [fault(name, "not-a-rotation", says, error=error)], None
-    count = len(structure.writes)
-    checks = [right(name, f"{count} pairs rotate, {len(structure.fixed)} dimensions do not")]
-    return [*checks, *overflow, _check_zero(structure), _check_norms(structure)], structure
+    still = structure.head_dim - structure.writes.numel()
+    pairs = right(name, f"{len(structure.writes)} pairs rotate, {still} dimensions do not")
+    return [pairs, *overflow, _check_zero(structure), _check_norms(structure)], structure
 
 
 def _check_zero(structure: Structure) -> Check:
-    turned = structure.angles[0].abs().max().item()
+    name, turned = "position 0", structure.angles[0].abs().max().item()
     if turned > 1e-3:
-        return remark(
-            "position 0",
-            f"position 0 is rotated by up to {turned:.3g} radians; scores "
-            f"depend on distances all the same",
-            angle=turned,
-        )
+        says = f"{name} is rotated by up to {turned:.3g} radians; scores depend on distances all"
+        return remark(name, f"{says} the same", angle=turned)
     if not torch.equal(structure.reads, structure.writes):
-        return right("position 0", "position 0 is not rotated; pairs are written in another order")
-    return right("position 0", "position 0 is the identity")
+        return right(name, f"{name} is not rotated; pairs are written in another order")
+    return right(name, f"{name} is the identity")
 
 
 def _check_norms(structure: Structure) -> Check:
-    sizes = structure.amplitudes
-    drift = (sizes / sizes[:1] - 1).abs().max().item()
+    drifts = (structure.amplitudes / structure.amplitudes[:1] - 1).abs()
+    drift = drifts.max().item()
     if drift > 1e-2:
-        worst = int((sizes / sizes[:1] - 1).abs().amax(-1).argmax())
-        position = int(structure.positions[worst])
+        position = int(structure.positions[int(drifts.amax(-1).argmax())])
         says = f"lengths change by up to {drift:.3g} of their size, most at position {position:,}"
         return fault("norms", "norm-drift", says, drift=drift)
     return right("norms", f"lengths change by at most {drift:.1e} of their size", drift=drift)
 
 
-def pairing_of(structure: Structure, dims: Tensor) -> str:
+def pairing_of(dims: Tensor) -> str:
     """Return "half", "interleaved" or "another order" for pairs (R/2, 2)."""
-    flat = dims.flatten().sort().values
-    n = len(dims)
-    start = int(flat[0])
-    if not torch.equal(flat, torch.arange(start, start + 2 * n)):
-        return "another order"
-    index = torch.arange(n)
-    if torch.equal(dims, torch.stack((start + index, start + n + index), -1)):
+    block = torch.arange(dims.numel()) + int(dims.min())
+    if torch.equal(dims, block.view(2, -1).mT):
         return "half"
-    if torch.equal(dims, torch.stack((start + 2 * index, start + 2 * index + 1), -1)):
-        return "interleaved"
-    return "another order"
+    return "interleaved" if torch.equal(dims, block.view(-1, 2)) else "another order"
 
 
 def describe(structure: Structure) -> list[Check]:
     """Return what a rotation is, if there is no specification to compare it with."""
-    reads, writes = (pairing_of(structure, dims) for dims in (structure.reads, structure.writes))
+    reads, writes = pairing_of(structure.reads), pairing_of(structure.writes)
     order = reads if reads == writes else f"{reads} when read, {writes} when written"
     rotating = structure.writes.flatten()
     part = f"dimensions {int(rotating.min())} to {int(rotating.max())} of {structure.head_dim}"
     frequencies = slopes(structure)
     checks = [right("pairing", order), right("rotary part", f"{part} rotate")]
-    backwards = bool((frequencies < 0).all())
-    sign = "backwards: by -m·f at position m" if backwards else "forwards"
-    if not backwards and (frequencies < 0).any():
+    backwards = frequencies < 0
+    if backwards.any() and not backwards.all():
         return [*checks, fault("sign", "wrong-sign", "some pairs rotate backwards")]
-    checks.append(right("sign", sign))
-    checks.append(_check_line(structure, frequencies))
-    checks.append(_describe_frequencies(frequencies.abs()))
-    amplitude = structure.amplitudes.median().item()
-    if abs(amplitude - 1) > SAME:
-        checks.append(remark("amplitude", f"cos and sin have the factor {amplitude:.6g}"))
-    else:
-        checks.append(right("amplitude", "1"))
-    return checks
+    sign = "backwards: by -m·f at position m" if backwards.all() else "forwards"
+    size, amplitude = structure.amplitudes.median().item(), right("amplitude", "1")
+    if abs(size - 1) > SAME:
+        amplitude = remark("amplitude", f"cos and sin have the factor {size:.6g}")
+    line, named = _check_line(structure, frequencies), _describe_frequencies(frequencies.abs())
+    return [*checks, right("sign", sign), line, named, amplitude]
 
 
 def _check_line(structure: Structure, frequencies: Tensor) -> Check:
@@ -295,7 +285,7 @@ def structure_of(spec: RotarySpec, positions: Tensor, length: int | None) -> Str
     dim, count = spec.head_dim, len(positions)
     basis = torch.eye(dim, dtype=torch.float64).view(1, dim, 1, dim).expand(-1, -1, count, -1)
     (rotated,) = apply_tables(spec, exact_tables(spec, positions, length), basis)
-    structure = pairs_of(rotated[0].permute(1, 2, 0), positions, UNSEEN)
+    structure = pairs_of(rotated[0].permute(1, 2, 0), positions)
     assert structure is not None, spec
     return structure
 
@@ -306,13 +296,19 @@ def exact_tables(spec: RotarySpec, positions: Tensor, length: int | None) -> tup
     return cos_sin(positions[:, None], per_pair, spec.amplitude_at(length))
 
 
-def exact_angles(
-    spec: RotarySpec, positions: Tensor, length: int | None, structure: Structure
-) -> Tensor:
-    """Return the exact angles (P, R/2) of the pairs in a structure, with its signs."""
-    cos, sin = (table.to(torch.float64) for table in exact_tables(spec, positions, length))
+def angle_errors(
+    reached: Structure, near: Structure, spec: RotarySpec, length: int | None
+) -> tuple[Tensor, Tensor]:
+    """Return how far angles are from exact ones, and how far float32 angles may be: (P, R/2).
+
+    reached: a rotation at any positions, the first of them 0. near: the same one at near positions,
+    which show the signs.
+    """
+    cos, sin = (table.to(torch.float64) for table in exact_tables(spec, reached.positions, length))
     angles = torch.atan2(sin, cos) * spec.inverse_frequencies(length).sign()
-    return angles[:, seen(spec, length, structure)] * signs(structure)
+    exact = angles[:, seen(spec, length, near)] * signs(near)
+    off = wrapped(reached.angles - reached.angles[:1] - exact).abs()
+    return off, allowed(reached.positions, speeds(spec, length, near))
 
 
 def speeds(spec: RotarySpec, length: int | None, structure: Structure) -> Tensor:
@@ -348,31 +344,22 @@ def compare(
     checks = [_compare_part(structure, expected), _compare_pairs(structure, expected)]
     measured = slopes(structure)
     if structure.writes.numel() != expected.writes.numel() and not spec.axes:
-        size = 2 * len(structure.writes)
+        size = structure.writes.numel()
+        head_dim = max(spec.head_dim, size)
         try:
-            spec = replace(
-                spec,
-                rotary_dim=size,
-                start=0,
-                blocks=None,
-                head_dim=max(spec.head_dim, size),
-            )
+            spec = replace(spec, rotary_dim=size, start=0, blocks=None, head_dim=head_dim)
         except ValueError:  # a rule with a number for each pair
             why = "the rule has a number for each specified pair"
             return [*checks, not_tested("frequencies", why)]
         expected = structure_of(spec, structure.positions, length)
     if len(measured) != len(expected.writes):
         return [*checks, fault("frequencies", "frequencies", f"{len(measured)} pairs rotate")]
-    wanted = slopes(expected)
-    if (measured * wanted < 0).any():
-        backwards = int((measured * wanted < 0).sum())
+    sign = right("sign", "as specified")
+    if backwards := int((measured * slopes(expected) < 0).sum()):
         says = f"{backwards} of {len(measured)} pairs rotate in the other direction"
-        checks.append(fault("sign", "wrong-sign", says))
-    else:
-        checks.append(right("sign", "as specified"))
-    checks.append(compare_frequencies(structure, spec, others or {}, length))
-    checks.append(_compare_amplitude(structure, spec.amplitude_at(length), spec))
-    return checks
+        sign = fault("sign", "wrong-sign", says)
+    angles = _compare_frequencies(structure, spec, others or {}, length)
+    return [*checks, sign, angles, _compare_amplitude(structure, spec.amplitude_at(length))]
 
 
 def _compare_part(structure: Structure, expected: Structure) -> Check:
@@ -390,21 +377,17 @@ def _compare_part(structure: Structure, expected: Structure) -> Check:
 
 def _compare_pairs(structure: Structure, expected: Structure) -> Check:
     name = "pairing"
-    kinds = [
-        tuple(pairing_of(s, dims) for dims in (s.reads, s.writes)) for s in (structure, expected)
-    ]
-    same = torch.equal(structure.reads, expected.reads) and torch.equal(
-        structure.writes, expected.writes
-    )
+    kinds = [(pairing_of(x.reads), pairing_of(x.writes)) for x in (structure, expected)]
     measured, wanted = (" to ".join(dict.fromkeys(kind)) for kind in kinds)
-    if same or (kinds[0] == kinds[1] and "another order" not in kinds[0]):
+    known = kinds[0] == kinds[1] and "another order" not in kinds[0]
+    if known or structure.pairs_as(expected):
         return right(name, measured)
     if len(structure.writes) == 1:
         return right(name, "one pair")
     return fault(name, "pairing", f"pairs are {measured}, specified is {wanted}")
 
 
-def compare_frequencies(
+def _compare_frequencies(
     structure: Structure, spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
 ) -> Check:
     """Return the verdict on angles: those of the specification, or of which mistake."""
@@ -414,8 +397,11 @@ def compare_frequencies(
     angles = wrapped(structure.angles[near] - structure.angles[:1])  # position 0 is apart
     sign, visible = signs(structure), seen(spec, length, structure)
     exact = speeds(spec, length, structure)
-    off = _distance(angles, positions, exact * sign)
-    limit = allowed(positions, exact)
+
+    def distance(frequencies: Tensor) -> Tensor:
+        return wrapped(angles - positions.to(torch.float64)[:, None] * frequencies * sign).abs()
+
+    off, limit = distance(exact), allowed(positions, exact)
     if (off <= limit).all():
         says = f"as specified; near angles are off by at most {off.max():.1e} radians"
         return right(name, says, error=off.max().item())
@@ -431,8 +417,7 @@ def compare_frequencies(
         frequencies = hypothesis.frequencies.abs()
         if len(frequencies) == len(visible):
             frequencies = frequencies[visible]
-            distance = _distance(angles, positions, frequencies * sign)
-            if (distance <= allowed(positions, frequencies)).all():
+            if (distance(frequencies) <= allowed(positions, frequencies)).all():
                 return wrong(hypothesis.fault, hypothesis.says)
     for says, coarse in half_precision_angles(exact * sign, positions):
         if (wrapped(angles - coarse).abs() <= 2 * limit + 0.005).all():
@@ -458,12 +443,7 @@ def compare_frequencies(
     return wrong("frequencies", "")
 
 
-def _distance(angles: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
-    expected = positions.to(torch.float64)[:, None] * frequencies
-    return wrapped(angles - expected).abs()
-
-
-def _compare_amplitude(structure: Structure, expected: float, spec: RotarySpec) -> Check:
+def _compare_amplitude(structure: Structure, expected: float) -> Check:
     measured = structure.amplitudes.median().item()
     says = f"{measured:.6g}, specified is {expected:.6g}"
     if abs(measured / expected - 1) <= 10 * SAME:
@@ -480,17 +460,15 @@ def same_for_keys(near: Tensor, structure: Structure) -> Check:
     name = "keys"
     finite = torch.isfinite(near).all(-1).all(-1)
     if not finite.all():
-        first = int(structure.positions[int((~finite).to(torch.int8).argmax())])
+        first = int(structure.positions[~finite][0])
         says = f"keys are not finite numbers from position {first:,} on"
         return fault(name, "half-precision-angles", says)
-    keys = pairs_of(near, structure.positions, 1e-5)
+    keys = pairs_of(near, structure.positions)
     if keys is not None and not len(keys.writes):
         return fault(name, "not-a-rotation", "keys do not rotate")
     if keys is None or keys.errors.max() > 1e-2:
         return fault(name, "not-a-rotation", "keys do not rotate in pairs as queries do")
-    if not torch.equal(keys.writes, structure.writes) or not torch.equal(
-        keys.reads, structure.reads
-    ):
+    if not keys.pairs_as(structure):
         return fault(name, "pairing", "other dimensions of keys rotate together than of queries")
     off = (keys.blocks - structure.blocks).abs().max().item()
     if off <= 1e-3:
@@ -505,7 +483,7 @@ def same_for_keys(near: Tensor, structure: Structure) -> Check:
 def is_xpos(near: Tensor, structure: Structure) -> bool:
     """Return whether lengths of queries change with the position, and keys undo it (xPos)."""
     sizes = structure.amplitudes
-    keys = pairs_of(near[: len(sizes)], structure.positions, UNSEEN)
+    keys = pairs_of(near[: len(sizes)], structure.positions)
     if keys is None or keys.amplitudes.shape != sizes.shape:
         return False
     product = keys.amplitudes * sizes

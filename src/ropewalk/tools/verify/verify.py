@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
@@ -17,14 +18,13 @@ from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify import function_checks
-from ropewalk.tools.verify.call_form import Target, TargetError, resolve
+from ropewalk.tools.verify.call_form import Role, Target, TargetError, resolve
 from ropewalk.tools.verify.measured_rotation import (
     Structure,
     matrices,
     near_positions,
     slopes,
     table_end,
-    upto,
 )
 from ropewalk.tools.verify.rotation_verdicts import (
     check_rotation,
@@ -32,6 +32,7 @@ from ropewalk.tools.verify.rotation_verdicts import (
     describe,
     fit_theta,
     is_xpos,
+    other_ropes,
     same_for_keys,
 )
 from ropewalk.tools.verify.verify_model import max_positions, takes_tokens, verify_model
@@ -61,28 +62,20 @@ def read_like(like: object, layer: int | None = None) -> Specified:
         if layer is not None:
             raise ValueError(f"layer must be left out if like is one layer's, got {shown(layer)}")
         return Specified(like if isinstance(like, RotarySpec) else _rope(like, "like"))
-    if isinstance(like, ModelSpec):
-        return _of_model(like, layer, None)
-    if not isinstance(like, (str, PathLike, Mapping)) and not hasattr(like, "to_dict"):
-        raise TypeError(
-            "like must be a RotarySpec, LayerSpec, ModelSpec or a model's config, "
-            f"got {shown(like)}"
-        )
-    model = ModelSpec.from_config(like)  # type: ignore[arg-type]
-    return _of_model(model, layer, max_positions(like))
-
-
-def _of_model(model: ModelSpec, layer: int | None, most: int | None) -> Specified:
+    model, promised = like, None
+    if not isinstance(model, ModelSpec):
+        if not isinstance(like, (str, PathLike, Mapping)) and not hasattr(like, "to_dict"):
+            raise TypeError(
+                "like must be a RotarySpec, LayerSpec, ModelSpec or a model's config, "
+                f"got {shown(like)}"
+            )
+        model = ModelSpec.from_config(like)  # type: ignore[arg-type]
+        promised = max_positions(like)
     if layer is None:
         layer = next((i for i, each in enumerate(model.layers) if each.rope is not None), 0)
     check_int("layer", layer, 0)
     spec = _rope(model.layer(layer), f"layer {layer}")
-    others: dict[str, RotarySpec] = {}
-    for index, each in enumerate(model.layers):
-        if each.rope is not None and each.rope != spec and each.rope not in others.values():
-            kind = f", {each.layer_type}" if each.layer_type else ""
-            others[f"layer {index}{kind}"] = each.rope
-    return Specified(spec, others, most)
+    return Specified(spec, other_ropes(model, spec), promised)
 
 
 def _rope(layer: LayerSpec, name: str) -> RotarySpec:
@@ -128,7 +121,12 @@ def verify(
         ('theta',)
     """
     if isinstance(target, nn.Module) and takes_tokens(target):
-        return _model(target, like, layer, length, form or axes or head_dim)
+        if layer is not None or form or axes or head_dim:
+            raise ValueError(
+                "layer, form, axes and head_dim must be left out for a model: all its layers are "
+                "verified against the model's config, or like"
+            )
+        return verify_model(target, like, length=length)  # type: ignore[arg-type]
     specified = read_like(like, layer)
     spec = specified.spec
     if length is not None:
@@ -141,67 +139,59 @@ def verify(
         resolved = resolve(
             target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
         )
-    checks = tuple(_checks(resolved, specified, length))
-    name = getattr(target, "__name__", type(target).__name__)
-    return Report(name, form_of(resolved), checks)
+        checks = tuple(_checks(resolved, specified, length))
+    return Report(getattr(target, "__name__", type(target).__name__), resolved.form, checks)
 
 
-def _model(
-    model: nn.Module, like: Like | None, layer: int | None, length: int | None, form: object
-) -> Report:
-    if layer is not None or form is not None:
-        raise ValueError(
-            "layer, form, axes and head_dim must be left out for a model: all its layers are "
-            "verified against the model's config, or like"
-        )
-    if isinstance(like, (RotarySpec, LayerSpec)):
-        raise TypeError(
-            f"like must be a ModelSpec or a config for a model, got {type(like).__name__}"
-        )
-    return verify_model(model, like, length=length)
+#: Why checks cannot be made of a target that returns tables.
+UNTESTED_TABLES = {
+    "input": "the target returns tables and gets no q and k to change",
+    **dict.fromkeys(("batch", "heads", "gradient"), "the target returns tables"),
+}
 
 
-def form_of(target: Target) -> str:
-    """Return how the target is called, as in "f(q, k, positions), (B, H, S, D)"."""
-    order = "(B, H, S, D)" if target.seq_dim == -2 else "(B, S, H, D)"
-    makes = ", returns cos and sin" if target.makes_tables else ""
-    tried = "" if target.spec is not None else ", found by trial"
-    return f"f({', '.join(target.roles)}) with {order}, D = {target.head_dim}{tried}{makes}"
+def _attempt(
+    name: str, check: Callable[[Target], Check | list[Check]], target: Target
+) -> list[Check]:
+    """Check a target as it was before its first call; one that fails has a fault that says how."""
+    if target.makes_tables and name in UNTESTED_TABLES:
+        return [not_tested(name, UNTESTED_TABLES[name])]
+    try:
+        checks = check(target.fresh())
+    except TargetError as error:
+        return [fault(name, "fails", str(error))]
+    return [checks] if isinstance(checks, Check) else checks
 
 
 def _checks(target: Target, specified: Specified, length: int | None) -> Iterator[Check]:
     """Yield all checks; those that need a rotation come only if there is one."""
-    spec = specified.spec
-    linear = _attempt("linear", lambda: function_checks.check_linear(target.fresh()))
+    (linear,) = _attempt("linear", function_checks.check_linear, target)
     yield linear
-    yield _attempt("input", lambda: function_checks.check_input(target.fresh()))
+    yield from _attempt("input", function_checks.check_input, target)
     if linear.fault and linear.fault != "half-precision-angles":
         return
-    batch = _attempt("batch", lambda: function_checks.check_batch(target.fresh()))
+    (batch,) = _attempt("batch", function_checks.check_batch, target)
     yield batch
     if batch.fault:  # matrices are measured in batches
         yield not_tested("rotates pairs", "rows of a batch are not independent")
         return
-    yield _attempt("heads", lambda: function_checks.check_heads(target.fresh()))
-    yield from _attempt_all("inputs", lambda: function_checks.check_inputs(target.fresh()))
-    where = _attempt("positions", lambda: function_checks.check_positions(target.fresh()))
-    history = _attempt_all(
-        "called twice",
-        lambda: function_checks.check_history(
-            target.fresh(), spec is not None and spec.needs_length
-        ),
-    )
+    yield from _attempt("heads", function_checks.check_heads, target)
+    yield from _attempt("inputs", function_checks.check_inputs, target)
+    (where,) = _attempt("positions", function_checks.check_positions, target)
+    may_differ = specified.spec is not None and specified.spec.needs_length
+    twice = partial(function_checks.check_history, length_matters=may_differ)
+    history = _attempt("called twice", twice, target)
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
     yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
     yield where
     if not where.fault:
-        yield from _attempt_all("packed", lambda: function_checks.check_packed(target.fresh()))
+        yield from _attempt("packed", function_checks.check_packed, target)
     yield from history
-    yield _attempt("gradient", lambda: function_checks.check_gradient(target.fresh()), grad=True)
-    yield from _attempt_all("values", lambda: function_checks.check_values(target.fresh()))
-    yield _attempt("bfloat16", lambda: function_checks.check_bfloat16(target.fresh()))
-    yield _attempt("after bfloat16", lambda: function_checks.check_after_bfloat16(target.fresh()))
+    yield from _attempt("gradient", function_checks.check_gradient, target)
+    yield from _attempt("values", function_checks.check_values, target)
+    yield from _attempt("bfloat16", function_checks.check_bfloat16, target)
+    yield from _attempt("after bfloat16", function_checks.check_after_bfloat16, target)
 
 
 def _rotation(
@@ -218,17 +208,17 @@ def _rotation(
     first = target.rotates[0]
     basics, structure = check_rotation(measured[first], positions[: len(measured[first])])
     xpos = structure is not None and "k" in measured and is_xpos(measured["k"], structure)
-    if xpos:
-        says = "keys change their lengths inversely to queries, as in xPos"
-        basics = [remark("norms", says) if check.name == "norms" else check for check in basics]
-    yield from basics
+    for check in basics:
+        if xpos and check.name == "norms":
+            check = remark("norms", "keys change their lengths inversely to queries, as in xPos")
+        yield check
     if structure is None:
         return
-    short = None
-    if (end := table_end(structure)) is not None and end > 2:
-        short = function_checks.check_end(target.fresh(), structure, end, specified.max_positions)
-        structure = upto(structure, end)
-        yield short
+    end = table_end(structure)
+    ends_early = end is not None and end > 2
+    if end is not None and ends_early:
+        yield function_checks.check_end(target, structure, end, specified.max_positions)
+        structure = structure.upto(end)
     if spec is None:
         yield from _without_untested(target, describe(structure), xpos)
         exact, used = inferred(structure), None
@@ -243,37 +233,32 @@ def _rotation(
         keys = same_for_keys(measured["k"], structure)
         with_keys = not keys.fault
         yield keys
-    drifts = xpos or any(check.fault == "norm-drift" for check in basics)
-    if short is not None:
+    if ends_early:
         yield not_tested("far positions", "beyond the end of the table")
-    ends = [end for end in function_checks.FAR if end <= (bound or end)]
-    for end in ends if most > STATEFUL and not drifts and short is None else ():
-        far = partial(
-            function_checks.check_far,
-            target.fresh(),
-            structure,
-            exact,
-            end,
-            specified.max_positions,
-            (used or end) if exact is not None and exact.needs_length else None,
-            "the specification" if exact is spec else "the rope of near positions",
-            with_keys,
-        )
-        yield _attempt(f"position {end - 1:,}", far)
+    drifts = xpos or any(check.fault == "norm-drift" for check in basics)
+    for last in function_checks.FAR:
+        if most > STATEFUL and not drifts and not ends_early and last <= (bound or last):
+            yield function_checks.check_far(
+                target,
+                structure,
+                exact,
+                last,
+                serves=specified.max_positions,
+                length=used,
+                whose="the specification" if exact is spec else "the rope of near positions",
+                with_keys=with_keys,
+            )
 
 
-def _measure(target: Target, positions: Tensor) -> dict[Any, Tensor]:
+def _measure(target: Target, positions: Tensor) -> dict[Role, Tensor]:
     """Return matrices at these positions, or at fewer if far ones are refused."""
-    with torch.no_grad():
-        try:
-            return dict(matrices(target.fresh(), positions))
-        except TargetError:
-            for most in (4_096, 1_024, 256, 32):
-                try:
-                    return dict(matrices(target.fresh(), positions[positions < most]))
-                except TargetError:
-                    continue
-            raise
+    try:
+        return matrices(target.fresh(), positions)
+    except TargetError:
+        for most in (4_096, 1_024, 256, 32):
+            with suppress(TargetError):
+                return matrices(target.fresh(), positions[positions < most])
+        raise
 
 
 def _compare_at_lengths(
@@ -290,23 +275,20 @@ def _compare_at_lengths(
     original = int(getattr(spec.scaling, "original_length", 1))
     of_call = int(structure.positions.max()) + 1
     lengths = (length,) if length else (of_call, original, 1)
-    tried = [(compare(structure, spec, specified.others, each), each) for each in lengths]
-    checks, found = min(tried, key=lambda made: sum(check.fault is not None for check in made[0]))
-    return checks, found if length or found != of_call else None
+    tried = [(compare(structure, spec, specified.others, at), at) for at in lengths]
+    checks, best = min(tried, key=lambda made: sum(check.fault is not None for check in made[0]))
+    return checks, best if length or best != of_call else None
 
 
 def _without_untested(target: Target, checks: list[Check], xpos: bool) -> Iterator[Check]:
     """Yield the checks, without verdicts on what tables, their caller or xPos decide."""
-    untested = {"amplitude": "lengths change with the position"} if xpos else {}
+    names: tuple[str, ...]
+    names, why = ("amplitude",) if xpos else (), "lengths change with the position"
     if target.makes_tables:
-        untested = dict.fromkeys(("pairing", "rotary part"), "tables have no pairs")
+        names, why = ("pairing", "rotary part"), "tables have no pairs"
     if target.tables_of is not None:
-        names = ("frequencies", "scores relative", "amplitude")
-        untested = dict.fromkeys(names, "the caller's tables decide")
-    for check in checks:
-        if check.name in untested:
-            check = not_tested(check.name, untested[check.name])
-        yield check
+        names, why = ("frequencies", "scores relative", "amplitude"), "the caller's tables decide"
+    yield from (not_tested(x.name, why) if x.name in names else x for x in checks)
 
 
 def inferred(structure: Structure) -> RotarySpec | None:
@@ -320,17 +302,3 @@ def inferred(structure: Structure) -> RotarySpec | None:
         return None
     scaling = None if plain else Linear(factor)
     return RotarySpec(2 * len(frequencies), theta=theta, scaling=scaling)
-
-
-def _attempt(name: str, check: Callable[[], Check], grad: bool = False) -> Check:
-    (made,) = _attempt_all(name, lambda: [check()], grad)
-    return made
-
-
-def _attempt_all(name: str, check: Callable[[], list[Check]], grad: bool = False) -> list[Check]:
-    """Make checks; a target that fails has a fault that says how."""
-    try:
-        with torch.set_grad_enabled(grad):
-            return check()
-    except TargetError as error:
-        return [fault(name, "fails", str(error))]

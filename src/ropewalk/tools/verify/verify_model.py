@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -18,35 +18,13 @@ from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.live_model import preserved
 from ropewalk.tools.verify.applied_rotation import rows_for
-from ropewalk.tools.verify.capture_attention import (
-    Attended,
-    Numbering,
-    Recorder,
-    Shape,
-    capture,
-    hollow,
-)
-from ropewalk.tools.verify.layer_checks import NAME, AxisRun, LengthRun, PlaceRun
+from ropewalk.tools.verify.capture_attention import Attended, Recorder, Shape, capture, hollow
+from ropewalk.tools.verify.layer_checks import NAME, AxisRun, LengthRun, PlaceRun, number_in
 from ropewalk.tools.verify.verify_report import Check, Place, Report, fault, not_tested
 
-TOKEN_NAMES = (
-    "input_ids",
-    "decoder_input_ids",
-    "tokens",
-    "token_ids",
-    "ids",
-    "idx",
-    "inputs",
-    "input",
-)
-POSITION_NAMES = (
-    "position_ids",
-    "decoder_position_ids",
-    "positions",
-    "input_pos",
-    "pos_ids",
-    "position",
-)
+#: Names that code gives to the argument for tokens, and to that for positions.
+TOKEN_NAMES = "input_ids decoder_input_ids tokens token_ids ids idx inputs input"
+POSITION_NAMES = "position_ids decoder_position_ids positions input_pos pos_ids position"
 CONTIGUOUS = 257  # positions of a model that takes none
 
 
@@ -69,7 +47,9 @@ class Driver:
         The stack stays in eval mode; see `preserved`. Raises ModelError if the model's code raises,
         and what `seen` raises as it is.
         """
-        device = _device(self.stack)
+        # Where the ropes are: on the device of the buffers.
+        tensors = [*self.stack.buffers(), *self.stack.parameters()]
+        device = next((t.device for t in tensors if not t.is_meta), torch.device("cpu"))
         S = shape.positions = positions.shape[-1]
         ids = torch.ones(shape.rows, S, dtype=torch.long, device=device)
         given = {self.tokens: ids, **self.others}
@@ -93,27 +73,29 @@ class Driver:
 
 def takes_tokens(target: nn.Module) -> bool:
     """Return whether a module is a model that takes tokens, not a rotation of vectors."""
-    parameters = inspect.signature(_text_stack(target).forward).parameters
-    names = [name for name in TOKEN_NAMES if name in parameters]
     embeds = any(isinstance(module, nn.Embedding) for module in target.modules())
-    return bool(names) and (embeds or hasattr(target, "get_input_embeddings"))
+    tokens = _named_argument(_text_stack(target), TOKEN_NAMES)
+    return tokens is not None and (embeds or hasattr(target, "get_input_embeddings"))
 
 
 def text_driver(model: nn.Module) -> Driver:
     """Return how a model's text stack is called. Raises ValueError if it takes no tokens."""
     stack = _text_stack(model)
-    parameters = inspect.signature(stack.forward).parameters
-    tokens = next((name for name in TOKEN_NAMES if name in parameters), None)
+    tokens = _named_argument(stack, TOKEN_NAMES)
     if tokens is None:
+        usual = ", ".join(TOKEN_NAMES.split()[:3])
         raise ValueError(
-            f"model must have a forward that takes {', '.join(TOKEN_NAMES[:3])} or similar, got "
-            f"{type(stack).__name__} with {', '.join(parameters)}"
+            f"model must have a forward that takes {usual} or similar, got "
+            f"{type(stack).__name__} with {', '.join(inspect.signature(stack.forward).parameters)}"
         )
-    positions = next((name for name in POSITION_NAMES if name in parameters), None)
-    others: dict[str, Any] = {}
-    if "use_cache" in parameters:
-        others["use_cache"] = False
-    return Driver(stack, tokens, positions, others)
+    others = {"use_cache": False} if _named_argument(stack, "use_cache") else {}
+    return Driver(stack, tokens, _named_argument(stack, POSITION_NAMES), others)
+
+
+def _named_argument(module: nn.Module, names: str) -> str | None:
+    """Return the first of these names that an argument of a module's forward has."""
+    parameters = inspect.signature(module.forward).parameters
+    return next((name for name in names.split() if name in parameters), None)
 
 
 def _text_stack(model: nn.Module) -> nn.Module:
@@ -122,21 +104,13 @@ def _text_stack(model: nn.Module) -> nn.Module:
     if not hasattr(config, "get_text_config"):
         return model
     wanted = config.get_text_config()  # type: ignore[union-attr]
-    found = model
+    stack = model
     for module in model.modules():
-        if getattr(module, "config", None) is not wanted:
-            continue
         has_layers = any(isinstance(child, nn.ModuleList) for child in module.modules())
-        parameters = inspect.signature(module.forward).parameters
-        if has_layers and any(name in parameters for name in TOKEN_NAMES):
-            found = module
-    return found
-
-
-def _device(model: nn.Module) -> torch.device:
-    """Return where the model runs: the device of its buffers, which the ropes need."""
-    tensors = [*model.buffers(), *model.parameters()]
-    return next((t.device for t in tensors if not t.is_meta), torch.device("cpu"))
+        of_text = getattr(module, "config", None) is wanted
+        if of_text and has_layers and _named_argument(module, TOKEN_NAMES):
+            stack = module
+    return stack
 
 
 ModelConfig = str | PathLike[str] | Mapping[str, Any]
@@ -213,8 +187,8 @@ def verify_model(
         if layer.rope is not None
         for part in "qk"
     )
-    met = {place.layer for check in checks for place in check.places if place.layer is not None}
-    extra = tuple(Place(layer) for layer in sorted(met) if layer >= len(spec.layers))
+    beyond = {layer for check in checks for layer in check.layers if layer >= len(spec.layers)}
+    extra = tuple(Place(layer) for layer in sorted(beyond))
     return Report(type(model).__name__, form, checks, ropes, extra)
 
 
@@ -247,34 +221,51 @@ def _lengths(
 
 
 @dataclass
-class _Sizes:
+class _Survey:
     """What a first, short run of a model shows.
 
-    rows: how many the least-squares fit needs. numbering: which list is that of the layers.
+    sizes: the path of each list of modules, and how many it has. met: which of them reach
+    attention. rows: how many rows the least-squares fit needs.
     """
 
-    numbering: Numbering
+    sizes: dict[str, int]
+    met: dict[str, set[int]] = field(default_factory=dict)
     rows: int = 1
 
     def see(self, attended: Attended) -> None:
-        self.numbering.see(attended)
+        """Remember the layers in which an attention is, and the rows that it needs."""
+        for path in self.sizes:
+            if (number := number_in(path, attended.paths)) is not None:
+                self.met.setdefault(path, set()).add(number)
         for x in (attended.q, attended.k):
             if x.ndim == 4:
                 self.rows = max(self.rows, rows_for(x, attended.rotations))
 
+    def layers(self, count: int) -> str | None:
+        """Return the path of the list of `count` layers, or of the list that comes nearest.
+
+        It is the list with the most layers that reach attention: by name alone, a list of experts
+        or of stages may have as many modules. Of two such lists, the first that ran is taken.
+        """
+        if not self.met:
+            return None
+        return max(self.met, key=lambda path: (self.sizes[path] == count, len(self.met[path])))
+
 
 def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) -> Iterator[Check]:
-    shape, sizes = Shape(), _Sizes(Numbering.of(driver.stack))
+    kinds = (nn.ModuleList, nn.Sequential)
+    lists = {path: m for path, m in driver.stack.named_modules() if isinstance(m, kinds)}
+    shape, survey = Shape(), _Survey({path: len(modules) for path, modules in lists.items()})
     try:
-        driver.run(shape, torch.arange(3), sizes.see)
+        driver.run(shape, torch.arange(3), survey.see)
     except ModelError as error:
         yield fault("runs", "fails", str(error))
         return
-    path = sizes.numbering.chosen(len(spec.layers))
-    if path is None or sizes.numbering.lists[path] != len(spec.layers):
+    path = survey.layers(len(spec.layers))
+    if path is None or survey.sizes[path] != len(spec.layers):
         says = f"the model has no list of {len(spec.layers)} layers that reach attention"
         yield not_tested("layers", says)
-    shape.rows = min(sizes.rows, MOST_ROWS)
+    shape.rows = min(survey.rows, MOST_ROWS)
     longest = lengths[0]
     for number, length in enumerate(lengths):
         run = _run_length(driver, shape, spec, path, length, longest if number else None)
@@ -327,8 +318,8 @@ def _verify_places(
     driver: Driver, spec: ModelSpec, path: str | None, layers: set[int]
 ) -> Iterator[Check]:
     """Check query temperatures in one call that is longer than their length."""
-    found = [spec.layers[layer].query_temperature for layer in layers]
-    longest = max(each.length for each in found if each is not None) + 2
+    temperatures = [spec.layers[layer].query_temperature for layer in layers]
+    longest = max(one.length for one in temperatures if one is not None) + 2
     run = PlaceRun(spec, torch.arange(min(longest, MOST_LENGTH)), path, layers)
     try:
         driver.run(Shape(), run.at, run.see)

@@ -55,13 +55,17 @@ class Check:
     places: tuple[Place, ...] = ()
 
     @property
+    def layers(self) -> set[int]:
+        """The numbers of the layers that it is about."""
+        return {place.layer for place in self.places if place.layer is not None}
+
+    @property
     def where(self) -> str:
         """The places in words: "layer 3, q", or "layers 0-4, 6; q and k", or ""."""
-        layers = {place.layer for place in self.places if place.layer is not None}
-        if len(self.places) < 2 or not layers:
+        if len(self.places) < 2 or not self.layers:
             return str(self.places[0]) if self.places else ""
         inside = list(dict.fromkeys(place.inside for place in self.places if place.inside))
-        words = f"{'layers' if len(layers) > 1 else 'layer'} {ranges(layers)}"
+        words = f"{'layers' if len(self.layers) > 1 else 'layer'} {ranges(self.layers)}"
         if len(inside) > 1:
             inside = [f"{', '.join(inside[:-1])} and {inside[-1]}"]
         return "; ".join((words, *inside))
@@ -166,9 +170,9 @@ def remark(name: str, says: str, **numbers: float) -> Check:
     return Check(name, "remark", says, None, numbers)
 
 
-def not_tested(name: str, says: str) -> Check:
+def not_tested(name: str, says: str, *places: Place) -> Check:
     """Return a check that could not be made, with the reason."""
-    return Check(name, "not tested", says)
+    return Check(name, "not tested", says, places=places)
 
 
 ERRORS = ("error", "drift", "angle")  # numbers that differ between layers with one mistake
@@ -187,12 +191,11 @@ def by_layers(report: Report) -> list[Check]:
         if check.numbers:
             others = [(k, f"{v:.3g}") for k, v in check.numbers.items() if k not in ERRORS]
             same = (check.mistake, *others) if check.fault else None
-        located = any(place.layer is not None for place in check.places)
-        groups.setdefault((check.name, check.verdict, check.fault, same, located), []).append(check)
+        key = (check.name, check.verdict, check.fault, same, bool(check.layers))
+        groups.setdefault(key, []).append(check)
     joined = []
     for checks in groups.values():
         worst = max(checks, key=lambda check: check.numbers.get("error", 0.0))
         places = tuple(place for check in checks for place in check.places)
-        of_layers = any(place.layer is not None for place in places)
-        joined.append(replace(worst, places=places) if of_layers else worst)
+        joined.append(replace(worst, places=places) if worst.layers else worst)
     return joined
