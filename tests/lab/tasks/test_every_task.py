@@ -245,13 +245,10 @@ def test_a_diverged_training_has_no_result_and_no_mean(compared):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"encodings": "rotary(rotary_dim=3)"}, "rotary_dim must be even"),
         ({"encodings": "rotary(cross=True)"}, "cross belongs to an encoder-decoder"),
-        ({"attention": "perfomer"}, "did you mean 'performer'"),
         ({"attention": "elu", "encodings": "rotary,alibi"}, "alibi: attention must be softmax"),
         ({"beam": 3}, "task 'copy' has no beam"),
         ({"data": "x", "mask_ratio": 0.3}, "task 'copy' has no data, mask_ratio"),
-        ({"task": "cpoy"}, "did you mean 'copy'"),
         ({"length_multiples": (2, 2)}, "length_multiples must not repeat"),
     ],
 )
@@ -263,13 +260,7 @@ def test_what_cannot_be_is_refused_before_any_training(fields, said):
 def test_a_preset_of_translation_is_refused_for_other_tasks():
     with pytest.raises(ValueError, match="preset must be default or quick for task 'sort'"):
         make_config("multi30k-cpu", settings={"task": "sort"})
-    for field in (
-        "train_length",
-        "length_multiples",
-        "test_examples",
-        "layers",
-        "mask_ratio",
-    ):
+    for field in ("train_length", "length_multiples", "layers", "mask_ratio"):
         with pytest.raises(ValueError, match=f"task 'translation' has no {field}"):
             make_config(settings={field: 1})
 

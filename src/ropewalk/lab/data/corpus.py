@@ -282,7 +282,8 @@ def _from_folder(folder: Path, source: str, target: str, stream: bool) -> Corpus
     splits: Splits = {}
     notes: list[str] = []
     streamed: PairStream | None = None
-    for name in sorted(found, key=_split_order):
+    ranks = {"train": 0, **dict.fromkeys(VALIDATION_NAMES, 1)}
+    for name in sorted(found, key=lambda n: (ranks.get(n, 3 - n.startswith("test")), n)):
         split = "validation" if name in VALIDATION_NAMES else name
         sides = {ending: paths[0] for ending, paths in found[name].items()}
         if stream and name == "train" and is_large(sides):
@@ -291,12 +292,6 @@ def _from_folder(folder: Path, source: str, target: str, stream: bool) -> Corpus
             continue
         splits[split] = tuple(read_pairs(sides, split, source, target, notes))
     return Corpus(folder.resolve().name, source, target, splits, tuple(notes), streamed)
-
-
-def _split_order(name: str) -> tuple[int, str]:
-    if name == "train" or name in VALIDATION_NAMES:
-        return (0 if name == "train" else 1, name)
-    return (2 if name.startswith("test") else 3, name)
 
 
 def _check_folder(

@@ -251,11 +251,9 @@ def _with_one_test_split(texts: Texts) -> Texts:
 CONTINUED = 20  # approximate number of tokens that a decoder predicts in a report's passage
 
 
-def _perplexity(sums: Tensor) -> Tensor:
-    return mean_loss(sums).exp()
-
-
-PERPLEXITY = Metric("perplexity", "perplexity", _perplexity, higher_is_better=False, digits=2)
+PERPLEXITY = Metric(
+    "perplexity", "perplexity", lambda sums: mean_loss(sums).exp(), higher_is_better=False, digits=2
+)
 
 
 class CausalText(TextTask):

@@ -28,7 +28,7 @@ from ropewalk.lab.data.batches import (
 )
 from ropewalk.lab.data.corpus import Corpus, load_corpus, overlap
 from ropewalk.lab.data.store import FOLDER, MappedSplit, tokenize, vocabulary_of
-from ropewalk.lab.data.stream import PairStream, Progress
+from ropewalk.lab.data.stream import PairStream
 from ropewalk.lab.decoding.beam_search import Hypothesis, best
 from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.loss import autocast, token_loss
@@ -47,55 +47,6 @@ from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.model import Transformer
 
 SPLITS = "splits.safetensors"  # the encoded splits of a run; of a large corpus, all but "train"
-
-
-def prepare_pairs(corpus: Corpus, config: Config, run: Path) -> Facts:
-    """Tokenize a corpus in memory and return facts about it."""
-    tokens = Tokens.train(
-        (sentence for pair in corpus.splits["train"] for sentence in pair),
-        config.vocabulary,
-        lowercase=config.lowercase,
-    )
-    splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
-    both, most = zip(splits["train"].source, splits["train"].target, strict=True), config.max_tokens
-    kept = [(s, t) for s, t in both if len(s) <= most and len(t) <= most]
-    if not kept:
-        raise ValueError(f"max_tokens must leave training pairs, got {most}: all are longer")
-    left_out = len(splits["train"]) - len(kept)
-    splits["train"] = EncodedSplit([s for s, _ in kept], [t for _, t in kept])
-    digest = tokens.save(run / "tokenizer.json")
-    write_splits(run / SPLITS, splits)
-    return {
-        "left_out": left_out,
-        "tokenizer": digest,
-        "vocabulary": tokens.size,
-        "longest_in_training": {
-            "source": max(map(len, splits["train"].source)),
-            "target": max(map(len, splits["train"].target)),
-        },
-    }
-
-
-def prepare_stream(
-    corpus: Corpus, stream: PairStream, config: Config, run: Path, progress: Progress
-) -> Facts:
-    """Tokenize a large corpus into a store; the held-out splits are prepared as usual."""
-    tokens, digest = vocabulary_of(
-        stream, run, config.vocabulary, lowercase=config.lowercase, progress=progress
-    )
-    facts = tokenize(
-        stream,
-        tokens,
-        digest,
-        run,
-        max_tokens=config.max_tokens,
-        held_out=corpus.splits,
-        progress=progress,
-    )
-    write_splits(run / SPLITS, {name: _encode(tokens, p) for name, p in corpus.splits.items()})
-    sizes = {name: len(pairs) for name, pairs in corpus.splits.items()}
-    facts |= {"pairs": {"train": stream.pairs, **sizes}}
-    return {"tokenizer": digest, "vocabulary": tokens.size, **facts}
 
 
 def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
@@ -160,17 +111,56 @@ class Translation(Task):
                 f"corpus {corpus.name!r} has no test split; add test.{corpus.source} and "
                 f"test.{corpus.target}, or score another split with splits=validation"
             )
-        held: list[Any] = [corpus.source, corpus.target, dict(corpus.splits)]
-        if corpus.stream is not None:
-            held.append(corpus.stream.digest)
-        text = json.dumps(held, ensure_ascii=False)
+        streamed = [] if corpus.stream is None else [corpus.stream.digest]
+        content = [corpus.source, corpus.target, dict(corpus.splits), *streamed]
+        text = json.dumps(content, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def prepare(self) -> Facts:
-        corpus, config = self.corpus, self.config
+        corpus, config, most = self.corpus, self.config, self.config.max_tokens
         if corpus.stream is not None:
-            return prepare_stream(corpus, corpus.stream, config, self.run, self.progress)
-        return prepare_pairs(corpus, config, self.run)
+            return self._prepare_stream(corpus.stream)
+        sentences = (sentence for pair in corpus.splits["train"] for sentence in pair)
+        tokens = Tokens.train(sentences, config.vocabulary, lowercase=config.lowercase)
+        splits = {name: _encode(tokens, pairs) for name, pairs in corpus.splits.items()}
+        train = splits["train"]
+        both = zip(train.source, train.target, strict=True)
+        kept = [(s, t) for s, t in both if max(len(s), len(t)) <= most]
+        if not kept:
+            raise ValueError(f"max_tokens must leave training pairs, got {most}: all are longer")
+        splits["train"] = EncodedSplit([s for s, _ in kept], [t for _, t in kept])
+        digest = tokens.save(self.run / "tokenizer.json")
+        write_splits(self.run / SPLITS, splits)
+        longest = splits["train"].sizes().max(0).tolist()
+        return {
+            "left_out": len(train) - len(kept),
+            "tokenizer": digest,
+            "vocabulary": tokens.size,
+            "longest_in_training": dict(zip(("source", "target"), longest, strict=True)),
+        }
+
+    def _prepare_stream(self, stream: PairStream) -> Facts:
+        """Tokenize a large corpus into a store; the held-out splits are prepared as usual."""
+        config, held_out = self.config, self.corpus.splits
+        tokens, digest = vocabulary_of(
+            stream,
+            self.run,
+            config.vocabulary,
+            lowercase=config.lowercase,
+            progress=self.progress,
+        )
+        facts = tokenize(
+            stream,
+            tokens,
+            digest,
+            self.run,
+            max_tokens=config.max_tokens,
+            held_out=held_out,
+            progress=self.progress,
+        )
+        write_splits(self.run / SPLITS, {name: _encode(tokens, p) for name, p in held_out.items()})
+        sizes = {"train": stream.pairs, **{name: len(pairs) for name, pairs in held_out.items()}}
+        return {"tokenizer": digest, "vocabulary": tokens.size, **facts, "pairs": sizes}
 
     @property
     def sizes(self) -> dict[str, int]:
