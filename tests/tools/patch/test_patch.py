@@ -23,6 +23,9 @@ import ropewalk
 from ropewalk import RotaryEmbedding, RotarySpec, scaling, tools
 
 IDS = torch.randint(3, 60, (2, 24), generator=torch.Generator().manual_seed(1))
+LEFT_PADDED = torch.ones_like(IDS)
+LEFT_PADDED[0, :7] = 0
+GREEDY = {"attention_mask": LEFT_PADDED, "do_sample": False}
 
 
 def logits(model: nn.Module, ids: torch.Tensor = IDS, **more: object) -> torch.Tensor:
@@ -57,10 +60,8 @@ def test_no_class_no_module_and_no_other_model_changes(llama):
     assert type(other.model.layers[0].self_attn) is attention
     changed = llama.model.layers[0].self_attn
     assert isinstance(changed, attention)
-    assert (type(changed).__name__, type(changed).__module__) == (
-        attention.__name__,
-        attention.__module__,
-    )
+    assert type(changed).__name__ == attention.__name__
+    assert type(changed).__module__ == attention.__module__
     assert list(llama.state_dict()) == list(other.state_dict())
     assert [path for path, _ in llama.named_modules()] == [p for p, _ in other.named_modules()]
     undo()
@@ -68,6 +69,8 @@ def test_no_class_no_module_and_no_other_model_changes(llama):
 
 def test_the_report(llama):
     undo = ropewalk.patch(llama)
+    with pytest.raises(ValueError, match="must not be patched already"):
+        ropewalk.patch(llama)
     assert undo.tables == ("model.rotary_emb",)
     assert undo.taken == tuple(f"model.layers.{layer}.self_attn" for layer in range(4))
     assert undo.left == ()
@@ -93,14 +96,6 @@ def test_as_a_context_manager_it_is_undone_after_an_error_too(llama):
     assert torch.equal(logits(llama), before)
 
 
-def test_twice_is_refused(llama):
-    undo = ropewalk.patch(llama)
-    with pytest.raises(ValueError, match="must not be patched already"):
-        ropewalk.patch(llama)
-    undo()
-    ropewalk.patch(llama)()
-
-
 def test_a_class_that_was_changed_later_is_not_restored_blindly(llama):
     undo = ropewalk.patch(llama)
 
@@ -114,6 +109,17 @@ def test_a_class_that_was_changed_later_is_not_restored_blindly(llama):
 
 
 # Numbers.
+
+
+@pytest.mark.parametrize(
+    "at",
+    [torch.stack((torch.arange(24), torch.arange(24) * 3)), torch.arange(24)[None] / 2],
+    ids=["each sequence has its own", "fractions, which are left to the model"],
+)
+def test_any_positions(llama, at):
+    before = logits(llama, position_ids=at)
+    with ropewalk.patch(llama):
+        assert largest(logits(llama, position_ids=at), before) < 1e-5
 
 
 @pytest.mark.parametrize("start", [0, 131_000, 10_000_000, 2**31 - 100])
@@ -143,28 +149,17 @@ def test_tables_are_exact_in_a_model_of_half_precision(llama):
     undo()
 
 
-def test_each_sequence_has_its_own_positions(llama):
-    at = torch.stack([torch.arange(24), torch.arange(24) * 3])
-    before = logits(llama, position_ids=at)
-    with ropewalk.patch(llama):
-        assert largest(logits(llama, position_ids=at), before) < 1e-5
-
-
 def test_left_padding_and_generation(llama):
-    mask = torch.ones_like(IDS)
-    mask[0, :7] = 0
-    fields = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False}
-    before = llama.generate(IDS, **fields)
+    before = llama.generate(IDS, **GREEDY, max_new_tokens=8)
     with ropewalk.patch(llama):
-        assert torch.equal(llama.generate(IDS, **fields), before)
+        assert torch.equal(llama.generate(IDS, **GREEDY, max_new_tokens=8), before)
 
 
 def test_a_length_dependent_rule_forgets_earlier_calls():
     """In transformers, a long call changes the frequencies of later, shorter ones (#25104)."""
     rule = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
     model = tiny_model("llama", rope_parameters=rule, max_position_embeddings=32)
-    long = torch.arange(200)[None] % 60
-    short = torch.arange(40)[None] % 60
+    short, long = (torch.arange(count)[None] % 60 for count in (40, 200))
     first = logits(model, short)
     with ropewalk.patch(model):
         assert largest(logits(model, short), first) < 1e-5
@@ -174,17 +169,11 @@ def test_a_length_dependent_rule_forgets_earlier_calls():
 
 def test_longrope_crosses_its_original_length_with_padding():
     """The cache is dropped for the complete batch, so the rule must change for all rows too."""
-    rule = {
-        "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 8,
-        "long_factor": [4.0] * 8, "original_max_position_embeddings": 32,
-    }  # fmt: skip
-    model = tiny_model(
-        "phi3", rope_parameters=rule, max_position_embeddings=128,
-        original_max_position_embeddings=32,
-    )  # fmt: skip
-    mask = torch.ones_like(IDS)
-    mask[0, :7] = 0
-    fields = {"attention_mask": mask, "max_new_tokens": 20, "do_sample": False}
+    factors = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    original = {"original_max_position_embeddings": 32}
+    rule = {"rope_type": "longrope", "rope_theta": 1e4, **factors, **original}
+    model = tiny_model("phi3", rope_parameters=rule, max_position_embeddings=128, **original)
+    mask, fields = LEFT_PADDED, {**GREEDY, "max_new_tokens": 20}
     before = model.generate(IDS, **fields)
     with ropewalk.patch(model):
         after = model.generate(IDS, **fields, output_scores=True, return_dict_in_generate=True)
@@ -375,9 +364,9 @@ class Inline(modeling_llama.LlamaAttention):
     """An attention that rotates in its own code."""
 
     def forward(self, hidden_states, position_embeddings=None, **more):
-        cos, sin = position_embeddings
+        cos, sin = (table[:, :, None] for table in position_embeddings)
         q = self.q_proj(hidden_states).unflatten(-1, (-1, 16))
-        q = q * cos[:, :, None] + torch.cat((-q[..., 8:], q[..., :8]), -1) * sin[:, :, None]
+        q = q * cos + torch.cat((-q[..., 8:], q[..., :8]), -1) * sin
         return self.o_proj(q.flatten(2)), None
 
 
@@ -385,10 +374,9 @@ class Unseen(modeling_llama.LlamaAttention):
     """An attention that rotates in its own code, with names that nobody expects."""
 
     def forward(self, hidden_states, position_embeddings=None, **more):
-        c, s = position_embeddings
+        c, s = (table[:, :, None] for table in position_embeddings)
         q = self.q_proj(hidden_states).unflatten(-1, (-1, 16))
-        q = q * c[:, :, None] + torch.cat((-q[..., 8:], q[..., :8]), -1) * s[:, :, None]
-        return self.o_proj(q.flatten(2)), None
+        return self.o_proj((q * c + q.roll(8, -1) * s).flatten(2)), None
 
 
 class Super(modeling_llama.LlamaAttention):
@@ -439,13 +427,6 @@ def test_another_model_that_shares_layers_stays_right(llama):
         assert largest(logits(draft), before) < 1e-5
 
 
-def test_fractions_of_a_position_are_left_to_the_model(llama):
-    at = torch.arange(24)[None] / 2
-    before = logits(llama, position_ids=at)
-    with ropewalk.patch(llama):
-        assert largest(logits(llama, position_ids=at), before) < 1e-5
-
-
 def test_a_function_that_was_replaced_before_is_heeded(llama, monkeypatch):
     """Fails if a class that an earlier patch made is used although its sources changed."""
     ropewalk.patch(llama)()
@@ -480,6 +461,7 @@ def test_a_rotary_module_that_cannot_be_copied(llama):
 @pytest.mark.parametrize(
     "spoil",
     [
+        lambda rotary: rotary.inv_freq.pow_(1.4),  # another theta
         lambda rotary: rotary.inv_freq.mul_(1.01),
         lambda rotary: rotary.inv_freq.fill_(torch.nan),
         lambda rotary: rotary.inv_freq.copy_(rotary.inv_freq.flip(0)),
@@ -489,13 +471,9 @@ def test_a_rotary_module_that_cannot_be_copied(llama):
 def test_wrong_tables_are_not_hidden(spoil, llama):
     """A model whose frequencies were lost is reported, not repaired: nobody knows its weights."""
     spoil(llama.model.rotary_emb)
-    with pytest.raises(ValueError, match=r"model\.rotary_emb: its tables are those of no rope"):
-        ropewalk.patch(llama)
-
-
-def test_another_theta_than_the_configs_is_not_hidden(llama):
-    llama.config.rope_parameters = {"rope_type": "default", "rope_theta": 5e5}
-    with pytest.raises(ValueError, match=r"off by .* at position"):
+    with pytest.raises(
+        ValueError, match=r"rotary_emb: its tables are those of no rope in the config: off by .* at"
+    ):
         ropewalk.patch(llama)
 
 

@@ -4,6 +4,8 @@ These fail when the text of such a model is refused, when a vision tower is chan
 pairing of converted text weights reaches another stack.
 """
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -25,31 +27,23 @@ TOKENS = {"bos_token_id": 1, "eos_token_id": 2}
 IDS = torch.arange(20)[None] % 90 + 3
 
 
-def qwen2_vl() -> nn.Module:
-    text = {**TEXT, **TOKENS, "rope_parameters": AXES}
-    vision = {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2}
-    config = transformers.Qwen2VLConfig(text_config=text, vision_config=vision)
-    return transformers.Qwen2VLForConditionalGeneration(config)
-
-
-def gemma3() -> nn.Module:
-    config = transformers.Gemma3Config(
-        text_config={**TEXT, "head_dim": 16}, vision_config=VISION, mm_tokens_per_image=4
-    )
-    return transformers.Gemma3ForConditionalGeneration(config)
-
-
-def mistral3() -> nn.Module:
-    config = transformers.Mistral3Config(
-        text_config=transformers.MistralConfig(**TEXT, head_dim=16),
-        vision_config=transformers.PixtralVisionConfig(**VISION),
-    )
-    return transformers.Mistral3ForConditionalGeneration(config)
-
-
-def t5gemma() -> nn.Module:
-    config = transformers.T5GemmaConfig(encoder=dict(TEXT), decoder=dict(TEXT), vocab_size=100)
-    return transformers.T5GemmaForConditionalGeneration(config)
+#: Names of transformers' classes, and the sections of their configs.
+STACKS = {
+    "Qwen2VL": {
+        "text_config": {**TEXT, **TOKENS, "rope_parameters": AXES},
+        "vision_config": {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2},
+    },
+    "Gemma3": {
+        "text_config": {**TEXT, "head_dim": 16},
+        "vision_config": VISION,
+        "mm_tokens_per_image": 4,
+    },
+    "Mistral3": {
+        "text_config": {**TEXT, "head_dim": 16, "model_type": "mistral"},
+        "vision_config": {**VISION, "model_type": "pixtral"},
+    },
+    "T5Gemma": {"encoder": TEXT, "decoder": TEXT, "vocab_size": 100},
+}
 
 
 def logits(model: nn.Module) -> torch.Tensor:
@@ -58,17 +52,18 @@ def logits(model: nn.Module) -> torch.Tensor:
         return model(input_ids=IDS, **both).logits
 
 
-def made(build) -> nn.Module:
+def build(name: str) -> nn.Module:
     torch.manual_seed(0)
-    return build().eval()
+    config = getattr(transformers, f"{name}Config")(**copy.deepcopy(STACKS[name]))
+    return getattr(transformers, f"{name}ForConditionalGeneration")(config).eval()
 
 
-@pytest.mark.parametrize("build", [qwen2_vl, gemma3, mistral3, t5gemma])
-def test_all_text_layers_are_taken(build):
-    model = made(build)
+@pytest.mark.parametrize("name", STACKS)
+def test_all_text_layers_are_taken(name):
+    model = build(name)
     before = logits(model)
     undo = ropewalk.patch(model)
-    stacks = 2 if build is t5gemma else 1
+    stacks = 2 if name == "T5Gemma" else 1
     assert len(undo.taken) == 2 * stacks
     assert all("vis" in path for path, _ in undo.left)
     assert (logits(model) - before).abs().max() < 1e-5
@@ -77,15 +72,15 @@ def test_all_text_layers_are_taken(build):
 
 
 def test_why_a_vision_tower_is_left():
-    undo = ropewalk.patch(made(qwen2_vl))
+    undo = ropewalk.patch(build("Qwen2VL"))
     reasons = dict(undo.left)
     assert "does not take positions (B, S)" in reasons["model.visual.rotary_pos_emb"]
     assert reasons["model.visual.blocks.0.attn"] == "its tables were not replaced"
 
 
-@pytest.mark.parametrize("build", [qwen2_vl, gemma3, mistral3])
-def test_converted_text_and_vision_as_it_was(build):
-    model = made(build)
+@pytest.mark.parametrize("name", ["Qwen2VL", "Gemma3", "Mistral3"])
+def test_converted_text_and_vision_as_it_was(name):
+    model = build(name)
     before = logits(model)
     order = torch.arange(16).reshape(2, 8).T.flatten()
     with torch.no_grad():
@@ -101,7 +96,7 @@ def test_converted_text_and_vision_as_it_was(build):
 
 
 def test_the_pairing_of_another_stack_is_refused():
-    model = made(t5gemma)
+    model = build("T5Gemma")
     model.config.decoder.rope_pairing = "interleaved"
     with pytest.raises(ValueError, match="must not have rope_pairing in its config if it has a st"):
         ropewalk.patch(model)
@@ -109,11 +104,11 @@ def test_the_pairing_of_another_stack_is_refused():
 
 def test_a_rule_for_a_model_without_text_is_refused():
     with pytest.raises(ValueError, match="scaling must be left out for a model without a text"):
-        ropewalk.patch(made(t5gemma), scaling=scaling.Linear(2.0))
+        ropewalk.patch(build("T5Gemma"), scaling=scaling.Linear(2.0))
 
 
 def test_a_rule_of_the_text_is_saved_with_the_vision(tmp_path):
-    model = made(mistral3)
+    model = build("Mistral3")
     before = logits(model)
     with ropewalk.patch(model, scaling=scaling.YaRN(4.0, original_length=16)):
         scaled = logits(model)

@@ -55,16 +55,12 @@ def test_a_rotation_is_recognized(form, read, write, sign, trailing):
     assert (found.reverse, found.trailing) == (sign < 0, trailing)
     q, k = torch.randn(2, 4, 5, 12), torch.randn(2, 1, 5, 12)
     angles = torch.rand(2, 5, 4) * 9
-    compact = angles.cos(), angles.sin()
-    expected = function(q, k, *as_model_has_them(compact, form))
-    given = as_model_has_them(compact, form)
-    for mine, theirs in zip(replacement(found)(q, k, *given), expected, strict=True):
-        assert torch.allclose(mine, theirs, atol=1e-6)
-    swapped = [x.transpose(1, 2) for x in (q, k)]
-    for mine, theirs in zip(
-        replacement(found)(*swapped, *given, unsqueeze_dim=2), expected, strict=True
-    ):
-        assert torch.allclose(mine.transpose(1, 2), theirs, atol=1e-6)
+    given = as_model_has_them((angles.cos(), angles.sin()), form)
+    expected = function(q, k, *given)
+    swapped = replacement(found)(*(x.transpose(1, 2) for x in (q, k)), *given, unsqueeze_dim=2)
+    for made in (replacement(found)(q, k, *given), [x.transpose(1, 2) for x in swapped]):
+        for mine, theirs in zip(made, expected, strict=True):
+            assert torch.allclose(mine, theirs, atol=1e-6)
 
 
 def test_tables_in_another_form_are_not_this_rotation():
@@ -73,32 +69,18 @@ def test_tables_in_another_form_are_not_this_rotation():
         assert found is None
 
 
-def scaled(q, k, cos, sin, unsqueeze_dim=1):
-    rotated = rotating("half", "half", "half")(q, k, cos, sin)
-    return tuple(1.001 * x for x in rotated)
+half = rotating("half", "half", "half")
+NO_ROTATION = [
+    lambda q, k, cos, sin, unsqueeze_dim=1: [1.001 * x for x in half(q, k, cos, sin)],
+    lambda q, k, cos, sin, unsqueeze_dim=1: (half(q, k, cos, sin)[0], k),
+    lambda q, k, cos, sin, unsqueeze_dim=1: 1 / 0,
+    lambda q, k, cos, sin, extra, unsqueeze_dim=1: half(q, k, cos, sin),
+    lambda q, k, cos, sin, unsqueeze_dim=1: (q + cos[:, None], k + cos[:, None]),
+    lambda q, k, cos, sin, unsqueeze_dim=1: (q[..., :-1], k[..., :-1]),
+]
 
 
-def only_q(q, k, cos, sin, unsqueeze_dim=1):
-    return rotating("half", "half", "half")(q, k, cos, sin)[0], k
-
-
-def raising(q, k, cos, sin, unsqueeze_dim=1):
-    raise RuntimeError("no")
-
-
-def of_another_form(q, k, cos, sin, extra, unsqueeze_dim=1):
-    return q, k
-
-
-def added(q, k, cos, sin, unsqueeze_dim=1):
-    return q + cos[:, None], k + cos[:, None]
-
-
-def shorter(q, k, cos, sin, unsqueeze_dim=1):
-    return q[..., :-1], k[..., :-1]
-
-
-@pytest.mark.parametrize("function", [scaled, only_q, raising, of_another_form, added, shorter])
+@pytest.mark.parametrize("function", NO_ROTATION)
 @pytest.mark.parametrize("form", TABLE_FORMS)
 def test_what_is_no_rotation(function, form):
     assert measure(function, form) is None
@@ -120,7 +102,7 @@ def test_half_precision_tables_are_widened_where_they_are_buffers():
 
 
 def test_an_unusual_axis_of_heads_is_refused():
-    found = measure(rotating("half", "half", "half"), "half")
+    found = measure(half, "half")
     x = torch.randn(1, 2, 3, 4)
     with pytest.raises(ValueError, match="unsqueeze_dim must be 1 or 2"):
         replacement(found)(x, x, torch.ones(1, 3, 4), torch.zeros(1, 3, 4), unsqueeze_dim=0)
@@ -129,6 +111,6 @@ def test_an_unusual_axis_of_heads_is_refused():
 def test_another_default_dtype_does_not_matter():
     torch.set_default_dtype(torch.bfloat16)
     try:
-        assert measure(rotating("half", "half", "half"), "half") is not None
+        assert measure(half, "half") is not None
     finally:
         torch.set_default_dtype(torch.float32)
