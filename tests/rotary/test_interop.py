@@ -139,15 +139,6 @@ def test_freqs_of_rotary_embedding_torch():
     torch.testing.assert_close(whole_turns, whole_turns.round(), rtol=0, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore")  # what a library warns of is its own affair
-def test_freqs_of_the_installed_rotary_embedding_torch():
-    library = pytest.importorskip(
-        "rotary_embedding_torch", reason="pip install rotary-embedding-torch to compare with it"
-    )
-    freqs = library.RotaryEmbedding(8)(torch.arange(40))
-    same(interop.from_freqs(freqs), tables(40), 1e-5)
-
-
 def test_errors_name_argument_rule_and_value():
     cos, sin = tables(6)
     real, narrow = torch.stack((cos, sin), -1), (cos[:, :3], sin[:, :3])

@@ -139,33 +139,6 @@ def test_equals_the_published_formula_at_its_center(formula, pairing, center, le
     torch.testing.assert_close(moved, scores(*expected), rtol=0, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore")  # what a library warns of is its own affair
-def test_equals_rotary_embedding_torch():
-    library = pytest.importorskip(
-        "rotary_embedding_torch", reason="pip install rotary-embedding-torch to compare with it"
-    )
-    q, k = random(2, 1, 4, 30, 16, dtype=torch.float32)
-    expected = library.RotaryEmbedding(16, use_xpos=True).rotate_queries_and_keys(q, k)
-    received = XPosEmbedding(RotarySpec(16, pairing="interleaved"), center=15)(q, k)
-    for one, other in zip(received, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
-
-
-@pytest.mark.filterwarnings("ignore")  # what a library warns of is its own affair
-def test_equals_x_transformers():
-    library = pytest.importorskip(
-        "x_transformers.x_transformers", reason="pip install x-transformers to compare with it"
-    )
-    q, k = random(2, 1, 4, 30, 16, dtype=torch.float32)
-    freqs, scale = library.RotaryEmbedding(16, use_xpos=True).forward_from_seq_len(30)
-    expected = (
-        library.apply_rotary_pos_emb(q, freqs, scale),
-        library.apply_rotary_pos_emb(k, freqs, scale**-1),
-    )
-    received = XPosEmbedding(RotarySpec(16, pairing="interleaved"), center=15)(q, k)
-    torch.testing.assert_close(scores(*received), scores(*expected), rtol=0, atol=1e-3)
-
-
 # Around it
 
 

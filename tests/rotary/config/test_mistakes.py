@@ -5,9 +5,15 @@ a size, a list or a number beyond all models is taken; and when the error does n
 echoes a value whole.
 """
 
+import random
 import re
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from config_mutations import mutated, read
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from published import GONE, PUBLISHED, changed, published_spec
 from refusals import check_refused
 
@@ -303,7 +309,7 @@ NEW = {"head_dim": 64, "num_hidden_layers": 1, "model_type": "new"}
 
 def test_a_mistake_in_a_call():
     of, layers = RotaryEmbedding.from_config, published_spec("smollm3-3b")
-    read = ModelSpec.from_config
+    model = ModelSpec.from_config
     check_refused(
         ValueError,
         [
@@ -312,15 +318,23 @@ def test_a_mistake_in_a_call():
             (lambda: of(SMOLLM, layer=-1), "layer must be at leas"),
             (lambda: of(SMOLLM, stack="vision"), "that the config describes: text, got 'vision'"),
             (lambda: layers.layer(0, ["text"]), "got ['text']"),
-            (lambda: read(SMOLLM, pairing="neox"), 'pairing must be "half"'),
-            (lambda: read(SMOLLM, pairing="interleaved"), "must agree with model_type 'smollm3'"),
-            (lambda: read({"hidden_size": 64}, pairing="half"), "num_hidden_layers must be given"),
-            (lambda: read(NEW, pairing="half"), "rope_theta must be given, got none"),
-            (lambda: read(DIT, pairing="half"), "its code rotates only the first head"),
+            (lambda: model(SMOLLM, pairing="neox"), 'pairing must be "half"'),
+            (lambda: model(SMOLLM, pairing="interleaved"), "must agree with model_type 'smollm3'"),
+            (lambda: model({"hidden_size": 64}, pairing="half"), "num_hidden_layers must be given"),
+            (lambda: model(NEW, pairing="half"), "rope_theta must be given, got none"),
+            (lambda: model(DIT, pairing="half"), "its code rotates only the first head"),
         ],
     )
     for layer in ("0", True):
         check_refused(TypeError, [(lambda layer=layer: of(SMOLLM, layer), "layer must be an int")])
+
+
+@settings(max_examples=250)
+@given(st.integers(0, 2**32))
+def test_any_change_of_values_is_read_or_refused_in_words(seed):
+    """A short run of the fuzzer, which changes the text of files too."""
+    with suppress(ValueError, TypeError):  # `read` asserts that it has a rule in it
+        read(mutated(random.Random(seed), text=False), Path())
 
 
 # Two keys that say different things of one rope.
