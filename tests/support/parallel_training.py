@@ -15,16 +15,24 @@ from ropewalk.lab.training import checkpoints, trainer
 from ropewalk.lab.training import parallel_trainer as distributed
 from ropewalk.lab.training.process_group import failures_in_words, is_launched, join
 
+#: Adam's epsilon. Some gradients are 0 but for rounding (1e-9): all of key biases, and single ones
+#: of weights. With the usual epsilon, Adam would make steps of full size from them.
+EPSILON = 1e-5
+
 
 def new_trainer(folder, fields, alone=False):
     """Return a trainer of the group if several processes were started, unless of one `alone`."""
     config = translation_config(**{"dropout": 0.0, "validations": 2, **fields})
     task = Translation(config, Path(folder))
     task.data, task.vocabulary = translation_splits(), TRANSLATION_VOCABULARY
-    encoding = config.encodings[0]
+    cell = (task, config.encodings[0], 1, Path(folder))
     if is_launched() and not alone:
-        return distributed.ParallelTrainer(join("cpu"), task, encoding, 1, Path(folder))
-    return trainer.Trainer(task, encoding, 1, Path(folder))
+        made = distributed.ParallelTrainer(join("cpu"), *cell)
+    else:
+        made = trainer.Trainer(*cell)
+    for group in made.optimizer.param_groups:
+        group["eps"] = EPSILON
+    return made
 
 
 def learn(folder, fields, stop_at=None, die_at=None, fault=None):
