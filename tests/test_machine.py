@@ -39,10 +39,15 @@ def test_a_device_of_the_machine_is_taken(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux passes a peak on")
 def test_peak_memory_is_that_of_the_process_alone():
-    held = bytearray(b"1") * 2**29
-    code = "import torch; from ropewalk.machine import *; print(peak_memory(torch.device('cpu')))"
+    held = bytearray(b"1") * 2**28
+    code = (
+        "import sys, types\n"
+        "sys.modules['torch'] = types.ModuleType('torch')  # it takes seconds, and is not needed\n"
+        "from ropewalk.machine import peak_memory\n"
+        "print(peak_memory(types.SimpleNamespace(type='cpu')))\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 2**25 < int(done.stdout) < peak_memory(torch.device("cpu")) - len(held) // 2
+    assert 2**22 < int(done.stdout) < peak_memory(torch.device("cpu")) - len(held) // 2
 
 
 def test_what_does_not_fit_is_refused_with_the_first_way_out_that_does(monkeypatch):

@@ -12,7 +12,6 @@ import shutil
 import stat
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -124,18 +123,18 @@ def _kind(mode: int) -> str:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: a crash, a full disk or Ctrl-C leaves the old file, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{machine_name()}-{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:  # the error of a failed write does not name its file
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        with suppress(OSError):  # the error above says more
-            part.unlink(missing_ok=True)
+    with _part_of(path) as part:
+        try:
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError as error:  # the error of a failed write does not name its file
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        finally:
+            with suppress(OSError):  # the error above says more
+                part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, facts: Any) -> None:
@@ -213,50 +212,53 @@ def write_checked_json(path: Path, facts: Facts) -> None:
 def read_checked_json(
     path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES, unchecked: bool = False
 ) -> Facts:
-    """Return facts that `write_checked_json` wrote; warn if the file has no checksum.
+    """Return facts that `write_checked_json` wrote.
 
-    With `unchecked` there is no warning: such files never have one. Raises ValueError if the
-    content does not match its checksum or lacks a fact that is needed.
+    With `unchecked` the file may have no checksum. Raises ValueError if the content lacks a fact
+    that is needed, or does not match its checksum.
     """
     facts = read_json(path, most_bytes)
     if not isinstance(facts, dict):
         raise ValueError(f"{path} must have facts by name, got a {type(facts).__name__}; {WAY_OUT}")
     checksum = facts.pop("checksum", None)
-    if checksum is not None and checksum != digest_of(facts):
-        raise ValueError(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
-    lacking = [name for name in needed if name not in facts]
-    if checksum is None and not unchecked and not lacking:
-        warn_unchecked(path)
-    if lacking:
+    if lacking := [name for name in needed if name not in facts]:
         raise ValueError(f"{path} has no {lacking[0]!r}; {WAY_OUT}")
+    if checksum != digest_of(facts) and not (unchecked and checksum is None):
+        raise ValueError(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
     return facts
 
 
-def warn_unchecked(path: Path) -> None:
-    """Warn once for each folder that a file in it was written before files had checksums."""
-    warnings.warn_explicit(
-        f"{path.parent} has files of an earlier version, without a checksum: damage in them would "
-        f"not be noticed",
-        UserWarning,
-        __file__,
-        1,
-        registry=_warned,  # of this module, so that all callers together warn once
-    )
+MOST_OF_A_PART = 30  # characters of the target's name in that of its part
+_own_parts: set[str] = set()
 
 
-_warned: dict[str | tuple[str, type[Warning], int], int] = {}
+@contextmanager
+def _part_of(target: Path) -> Iterator[Path]:
+    """Yield where a file or folder is written before it gets the name of `target`.
+
+    The hidden name says which machine and process write it.
+    """
+    own = f"{machine_name()}-{os.getpid()}-{os.urandom(4).hex()}"
+    part = target.with_name(f".{target.name[:MOST_OF_A_PART]}.{own}.part")
+    _own_parts.add(part.name)
+    try:
+        yield part
+    finally:
+        _own_parts.discard(part.name)
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove the unfinished files of dead writers from a folder.
-
-    A part's name has the machine and the process that wrote it. Parts of another machine, or of a
-    process that is still running, are not removed.
-    """
+    """Remove the unfinished files and folders that dead processes of this machine left."""
     for part in folder.glob(".*.part"):
-        writer = re.fullmatch(r"\..*?\.(?:(\w+)-)?(\d{1,9})\.part", part.name, re.DOTALL)
-        if writer and writer[1] in (None, machine_name()) and not is_alive(int(writer[2])):
+        writer = re.fullmatch(r"\..*\.(\w+)-(\d{1,9})-\w+\.part", part.name, re.DOTALL)
+        if writer is None or writer[1] != machine_name() or part.name in _own_parts:
+            continue
+        if is_alive(int(writer[2])):
+            continue
+        if part.is_symlink() or not part.is_dir():
             part.unlink(missing_ok=True)
+        elif not is_locked(part):  # the lock of a process in another container is seen
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def machine_name() -> str:
@@ -338,10 +340,6 @@ def _try_lock(handle: int, *, exclusive: bool) -> bool | None:
     return True
 
 
-MOST_OF_A_PART = 30  # characters of the target's name in that of its part
-_own_parts: set[str] = set()
-
-
 def check_target(source: Path, target: Path) -> None:
     """Raise ValueError unless a folder can be written at `target`, apart from `source`."""
     name = shown_path(target)
@@ -376,42 +374,26 @@ def complete_folder(target: Path) -> Iterator[Path]:
     Otherwise it is removed, and an OSError becomes a NotWrittenError. A killed process leaves a
     hidden part, and the next call for this parent folder removes it.
     """
-    remove_parts_of_folders(target.parent)
-    own = f"{machine_name()}-{os.getpid()}-{os.urandom(4).hex()}"
-    part = target.parent / f".{target.name[:MOST_OF_A_PART]}.{own}.partial"
-    _own_parts.add(part.name)
-    try:
-        part.mkdir()
-        with locked(part):
-            yield part
-            _synchronize(part)
-            _move(part, target)
-        _synchronize(target.parent)
-    except NotWrittenError:
-        raise
-    except OSError as error:  # the error of a failed write does not name its file
-        full = error.errno == errno.ENOSPC
-        reason = "the disk is full" if full else error.strerror or str(error)
-        raise NotWrittenError(
-            error.errno, f"{reason}; OUT was not written", os.fspath(target)
-        ) from error
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(part)  # there is none if it was moved
-        _own_parts.discard(part.name)
-
-
-def remove_parts_of_folders(parent: Path) -> None:
-    """Remove the parts that dead processes of this machine left in a folder."""
-    for part in parent.glob(".*.partial"):
-        writer = re.fullmatch(r"\..*\.(\w+)-(\d{1,9})-\w+\.partial", part.name, re.DOTALL)
-        if writer is None or writer[1] != machine_name() or part.name in _own_parts:
-            continue
-        own = int(writer[2]) == os.getpid()  # an earlier process had the same number
-        dead = own or not is_alive(int(writer[2]))
-        # A process in another container is not seen, but its lock is.
-        if dead and part.is_dir() and not part.is_symlink() and not is_locked(part):
-            shutil.rmtree(part, ignore_errors=True)
+    remove_parts(target.parent)
+    with _part_of(target) as part:
+        try:
+            part.mkdir()
+            with locked(part):
+                yield part
+                _synchronize(part)
+                _move(part, target)
+            _synchronize(target.parent)
+        except NotWrittenError:
+            raise
+        except OSError as error:  # the error of a failed write does not name its file
+            full = error.errno == errno.ENOSPC
+            reason = "the disk is full" if full else error.strerror or str(error)
+            raise NotWrittenError(
+                error.errno, f"{reason}; OUT was not written", os.fspath(target)
+            ) from error
+        finally:
+            with suppress(OSError):
+                shutil.rmtree(part)  # there is none if it was moved
 
 
 def _move(part: Path, target: Path) -> None:

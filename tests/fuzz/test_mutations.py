@@ -27,7 +27,6 @@ SLOW = ["configs"]
     [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
      for name in mutations.TARGETS],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore:.*without a checksum")
 def test_each_is_read_or_refused_in_words(target, tmp_path):
     times = TIMES.get(target, 250)
     outcomes = mutations.fuzz(target, tmp_path, seed=1, times=times, seconds=0)

@@ -10,6 +10,7 @@ import pytest
 from ropewalk.lab.config import Config, rule_of
 from ropewalk.lab.config_sources import make_config, read_run_config, read_setting
 from ropewalk.lab.presets import PRESETS
+from ropewalk.lab.training.checkpoints import training_fields
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -71,7 +72,7 @@ def test_preset_file_and_settings_lie_over_one_another(tmp_path):
     file.write_text("width: [")
     with pytest.raises(ValueError, match="neither YAML nor JSON"):
         make_config(file=file)
-    with pytest.raises(ValueError, match=r"missing\.yaml can't be read"):
+    with pytest.raises(ValueError, match=r"missing\.yaml: no such file"):
         make_config(file=tmp_path / "missing.yaml")
     with pytest.raises(ValueError, match="did you mean 'quick'"):
         make_config("quik")
@@ -91,9 +92,9 @@ def test_settings_are_read_as_yaml():
 def test_what_a_checkpoint_depends_on_leaves_out_what_it_does_not():
     one = make_config(settings={"beam": 1, "seeds": "1", "data": "here", "splits": "validation"})
     other = make_config(settings={"beam": 8, "seeds": "1,2", "data": "there"})
-    assert one.training() == other.training()
+    assert training_fields(one) == training_fields(other)
     assert one.decoding() != other.decoding()
-    assert one.training() != make_config(settings={"dropout": 0.3}).training()
+    assert training_fields(one) != training_fields(make_config(settings={"dropout": 0.3}))
 
 
 def test_a_preset_given_as_a_field_is_that_preset():
@@ -129,7 +130,7 @@ BOMB = "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9) if i else '1'}]\n" 
         ("width: " + "[" * 500 + "]" * 500, "20 deep"),
         ("width: " + "9" * 5000, "neither YAML nor JSON"),
         ('data: "a\\0b"', "NUL character"),
-        ("#" * (2**16 + 1), "at most 65536 bytes"),
+        ("#" * (2**16 + 1), "at most 65,536 are allowed"),
         ("encodings: [" + "rotary," * 9_000 + "]", "encodings must not repeat a value"),
     ],
 )
@@ -236,7 +237,7 @@ def test_a_field_that_a_file_gives_twice_is_refused(tmp_path):
         (b"width: [", "line 1, column 9: "),
         (b"a: b: c", "line 1, column 5: "),
         (b"width: \x01", "character U+0001 at 7 is not allowed"),
-        (b"width: \xff", "is not UTF-8 at byte 7"),
+        (b"width: \xff", "c.yaml: not UTF-8 at byte 7"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path, content, said):
@@ -249,9 +250,8 @@ def test_a_file_that_cannot_be_read_is_told_in_our_words(tmp_path, content, said
     assert make_config(file=tmp_path / "c.yaml").width == 64
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_run_config_without_its_fields_is_damaged(tmp_path):
-    """Fails if {} is taken for a config of an earlier version, of defaults alone."""
+    """Fails if {} is taken for a config of defaults alone."""
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"config\.json has no 'encodings'; delete it"):
         read_run_config(tmp_path)

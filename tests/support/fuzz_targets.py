@@ -29,6 +29,7 @@ from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.models import Model, build_model, load_model, weights_of
 from ropewalk.lab.tensors import write_tensors
 from ropewalk.lab.tokens import Tokens
+from ropewalk.lab.training.checkpoints import training_fields
 from ropewalk.model import Transformer
 
 VOCABULARY = 12
@@ -168,7 +169,7 @@ def _checkpoints() -> list[bytes]:
         path = Path(name) / "model.safetensors"
         for config in configs:
             encoding = config.encodings[0]
-            facts = {"config": config.training(), "encoding": encoding, "seed": 1}
+            facts = {"config": training_fields(config), "encoding": encoding, "seed": 1}
             write_tensors(path, weights_of(build_model(config, encoding, 1, VOCABULARY)), facts)
             checked = path.read_bytes()
             # Without the checksum a change is not detected, so the reader must handle it.

@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ropewalk.checks import ArgumentNeededError, did_you_mean, shown
 from ropewalk.files import NotWrittenError, shown_path
-from ropewalk.lab.stopping import interrupt_once
+from ropewalk.lab.stopping import CellFailed, interrupt_once
 
 WIDTH = 100  # characters of a line
 WIDEST = 40  # indent of the last column; a longer name pushes its own line to the right
@@ -137,9 +137,7 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
             _fail(f"{where}{error.strerror}; use another path", 2)
         intact = "" if isinstance(error, NotWrittenError) else INTACT
         _fail(f"{where}{error.strerror or error}{intact}", 1)
-    except RuntimeError as error:
-        if type(error).__name__ != "CellFailed":
-            raise
+    except CellFailed as error:
         _fail(error, 1)
 
 

@@ -9,10 +9,6 @@ from ropewalk.files import MOST_DATA_BYTES, read_text, write_bytes
 from ropewalk.lab.config import DECODING_FIELDS, Config, Settings, described, slug
 
 
-class CellFailed(RuntimeError):  # noqa: N818, not an error of this process
-    """A cell's process ended without a result; its files are still there."""
-
-
 @dataclass(frozen=True)
 class Cell:
     """One encoding with one seed and, in a sweep, its own settings."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import math
 import re
 import types
@@ -15,7 +14,6 @@ import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -53,14 +51,10 @@ TRAINING_FIELDS = (
 #: decoding, and how the beam search works.
 DECODING_FIELDS = ("beam", "length_penalty", "select", "average")
 SWEPT_FIELDS = (*TRAINING_FIELDS, *DECODING_FIELDS)
-_DECODING = (*DECODING_FIELDS, "length_multiples", "test_examples")
-# Data is compared by its digest, not by its path.
-_NOT_TRAINING = {*_DECODING, "preset", "encodings", "seeds", "sweep", "splits", "data"}
-_NOT_TRAINING |= {"device", "parallel", "compile"}  # results differ by rounding only
+#: Fields that a cell's scores depend on, besides those of its training.
+SCORING_FIELDS = (*DECODING_FIELDS, "length_multiples", "test_examples")
 
 # Bounds far beyond published models: they catch slips of the keyboard before anything runs.
-MOST_LAYERS = 1_000
-MOST_VOCABULARY = 2**20
 MOST_BEAM = 100
 MOST_LENGTH_PENALTY = 100
 MOST_POSITIONS = 2**20  # positions of an example
@@ -70,11 +64,11 @@ MAX_CHARACTERS = 100  # of a folder's name; file systems allow 255 bytes
 
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Size = Annotated[int, Field(ge=1, le=2**17)]
-Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
+Layers = Annotated[int, Field(ge=1, le=1_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-Vocabulary = Annotated[int, Field(ge=1, le=MOST_VOCABULARY)]
+Vocabulary = Annotated[int, Field(ge=1, le=2**20)]
 Epochs = Annotated[float, Field(gt=0, le=1e6)]
 Scale = Annotated[float, Field(gt=0, le=1e38)]
 Warmup = Annotated[float, Field(ge=0, le=1e9)]
@@ -212,7 +206,17 @@ class Config(BaseModel):
     @field_validator("sweep", mode="before")
     @classmethod
     def _check_sweep(cls, sweep: Any) -> dict[str, tuple[Any, ...]]:
-        check_sweep(sweep, cls.model_fields)
+        if not isinstance(sweep, dict):
+            raise ValueError("must be fields, each with a list of values")
+        for name, values in sweep.items():
+            if name not in SWEPT_FIELDS:
+                known = name in cls.model_fields
+                hint = "" if known else did_you_mean(str(name)[:80], SWEPT_FIELDS)
+                raise ValueError(
+                    f"can't vary {shown(name)}; it can vary {', '.join(SWEPT_FIELDS)}{hint}"
+                )
+            if not isinstance(values, (list, tuple)) or not values:
+                raise ValueError(f"must set {name} to a list of values, not {shown(values)}")
         read = {name: tuple(cls._read_field(name, v) for v in sweep[name]) for name in sweep}
         for name, values in read.items():
             if len(set(values)) < len(values):
@@ -246,8 +250,8 @@ class Config(BaseModel):
     def _check_consistency(self) -> Config:
         unchecked = _unchecked.get()
         imports = () if unchecked else self.imports
-        found = (import_error(held.source, held.digest) for held in imports)
-        mistakes = [error for error in found if error is not None]
+        errors = (import_error(imported.source, imported.digest) for imported in imports)
+        mistakes = [error for error in errors if error is not None]
         if mistakes:  # first: otherwise every encoding of theirs is reported as unknown
             raise ValueError("; ".join(mistakes))
         if self.width % self.heads:
@@ -285,19 +289,15 @@ class Config(BaseModel):
         if others:
             mistakes.append(f"sweep can't vary {others[0]}, which task {self.task} does not have")
         if not mistakes and not unchecked:
-            errors = map(self._build_error, self.encodings)
-            mistakes = [error for error in errors if error is not None]
+            mistakes = [error for error in map(self._build_error, self.encodings) if error]
         if mistakes:
             raise ValueError("; ".join(mistakes))
         for point in points(self.sweep, self.sweep):
-            self._check_point(point)
+            try:
+                self.with_settings(point)
+            except ValidationError as error:
+                raise ValueError(f"sweep, {described(point)}: {first_line(error)}") from None
         return self
-
-    def _check_point(self, point: Settings) -> None:
-        try:
-            self.with_settings(point)
-        except ValidationError as error:
-            raise ValueError(f"sweep, {described(point)}: {first_line(error)}") from None
 
     def _build_error(self, encoding: str) -> str | None:
         """Return why an encoding cannot be built for this model, or None."""
@@ -314,10 +314,7 @@ class Config(BaseModel):
                     shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
             return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}"
-        except (
-            MemoryError,
-            RuntimeError,
-        ) as error:  # tables too large, or nested too deep
+        except (MemoryError, RuntimeError) as error:  # tables too large, or nested too deep
             reason = _cut(" ".join(str(error).split()), 200) or "parentheses are nested too deep"
             return f"{_cut(encoding, 200)}: it cannot be built here: {reason}"
         return None
@@ -358,17 +355,9 @@ class Config(BaseModel):
             others.add("examples")
         return {k: v for k, v in self.model_dump(mode="json").items() if k not in others}
 
-    def training(self) -> dict[str, Any]:
-        """Return the fields that training depends on; a checkpoint is valid for these only."""
-        facts = {name: value for name, value in self.facts().items() if name not in _NOT_TRAINING}
-        if self.imports:  # compared by name and digest, not by folder
-            held = [{**each, "source": Path(each["source"]).name} for each in facts["imports"]]
-            facts["imports"] = held
-        return facts
-
     def decoding(self) -> dict[str, Any]:
-        """Return the other fields that a cell's scores depend on."""
-        return {name: value for name, value in self.facts().items() if name in _DECODING}
+        """Return the fields that a cell's scores depend on, besides those of its training."""
+        return {name: value for name, value in self.facts().items() if name in SCORING_FIELDS}
 
 
 @contextmanager
@@ -401,23 +390,6 @@ def slug(encoding: str) -> str:
     return f"{name[:MAX_CHARACTERS]}-{hashlib.sha256(encoding.encode()).hexdigest()[:12]}"
 
 
-def check_sweep(sweep: object, fields: Collection[str]) -> None:
-    """Raise ValueError unless keys are fields that a sweep can vary, and values are lists.
-
-    fields: the names of all fields of a config.
-    """
-    if not isinstance(sweep, dict):
-        raise ValueError("must be fields, each with a list of values")
-    for name, values in sweep.items():
-        if name not in SWEPT_FIELDS:
-            hint = "" if name in fields else did_you_mean(str(name)[:80], SWEPT_FIELDS)
-            raise ValueError(
-                f"can't vary {shown(name)}; it can vary {', '.join(SWEPT_FIELDS)}{hint}"
-            )
-        if not isinstance(values, (list, tuple)) or not values:
-            raise ValueError(f"must set {name} to a list of values, not {shown(values)}")
-
-
 def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[Settings]:
     """Return all combinations of the values that `sweep` gives to `fields`; `[()]` if none.
 
@@ -431,16 +403,6 @@ def points(sweep: Mapping[str, Sequence[Any]], fields: Collection[str]) -> list[
 def described(settings: Settings) -> str:
     """Return settings as text for people and folders: `learning_rate=0.002 dropout=0.1`."""
     return " ".join(f"{name}={value}" for name, value in settings)
-
-
-def settings_to_json(settings: Settings) -> str:
-    """Return settings as one line of JSON."""
-    return json.dumps(dict(settings))
-
-
-def settings_from_json(text: str) -> Settings:
-    """Return the settings that `settings_to_json` wrote."""
-    return tuple(json.loads(text).items())
 
 
 def first_line(error: ValidationError) -> str:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings.parsing import split_at
-from ropewalk.files import read_checked_json, shown_path
+from ropewalk.files import read_checked_json, read_text, shown_path
 from ropewalk.lab.config import Config, first_line
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 
@@ -91,23 +91,15 @@ _Loader.add_implicit_resolver(
 
 def read_fields(file: Path) -> Any:
     """Return the content of a YAML or JSON file. Raises ValueError, naming it, if unreadable."""
-    name = shown_path(file)
     try:
-        if not file.is_file() and file.exists():
-            raise ValueError(f"config file {name} must be a regular file")
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"config file {name} can't be read: {error.strerror}") from None
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"config file {name} must have at most {MOST_BYTES} bytes")
+        text = read_text(file, MOST_BYTES).removeprefix("\ufeff")  # a byte order mark
+    except ValueError as error:
+        raise ValueError(f"config file {error}") from None
     try:
-        return _load(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"config file {name} is not UTF-8 at byte {error.start}") from None
+        return _load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"config file {name} is neither YAML nor JSON: {_problem(error)}"
+            f"config file {shown_path(file)} is neither YAML nor JSON: {_problem(error)}"
         ) from None
 
 

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from ropewalk.checks import shown
 from ropewalk.encodings import build, build_encoder_decoder
 from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.presets import fields_of_other_tasks
 from ropewalk.lab.tensors import (
     MOST_MODEL_HEADER_BYTES,
     check_finite,
@@ -96,13 +97,14 @@ def _described(
     if type(seed) is not int or not 0 <= seed < 2**31:
         raise ValueError(f"{path} must have a seed, got {shown(seed)}; {_WAY_OUT}")
     numbers = sum(tensor.numel() for tensor in tensors.values())
+    unused = fields_of_other_tasks(str(fields.get("task", "translation")))
     # No size of a model exceeds its count of numbers, and it has no more layers than tensors.
     for name, most in {
         **dict.fromkeys(("width", "heads", "kv_heads", "feed_forward"), numbers),
         **dict.fromkeys(("layers", "encoder_layers", "decoder_layers"), len(tensors)),
     }.items():
         value = fields.get(name)
-        if type(value) is int and value > most and name not in _unused(fields):
+        if type(value) is int and value > most and name not in unused:
             raise ValueError(
                 f"{path} claims {name}={shown(value)} but has {numbers} numbers in "
                 f"{len(tensors)} tensors; {_WAY_OUT}"
@@ -117,12 +119,6 @@ def _described(
             f"{_WAY_OUT}"
         )
     return config, encoding, table.shape[0]
-
-
-def _unused(fields: Mapping[str, Any]) -> set[str]:
-    """Return the names of layer counts that the file's task does not use."""
-    translates = fields.get("task", "translation") == "translation"
-    return {"layers"} if translates else {"encoder_layers", "decoder_layers"}
 
 
 def _kind(tensor: Tensor) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -65,6 +65,9 @@ class _Facts(BaseModel):
         """Return this without some fields."""
         kept = {name: getattr(self, name) for name in self.model_fields_set if name not in names}
         return self.model_construct(**kept)
+
+
+T = TypeVar("T", bound=_Facts)
 
 
 class Spread(_Facts):
@@ -470,30 +473,20 @@ def read_results(folder: Path) -> Results:
     file, if one is missing, damaged or of another form.
     """
     path = folder / "results.json"
-    facts = read_summary(path)
-    try:
-        return Results.model_validate(whole_results(folder, facts))
-    except ValidationError as error:
-        raise ValueError(_of_another_form(path, error)) from None
+    return _typed(Results, path, whole_results(folder, read_summary(path)))
 
 
 def read_examples(run: Path) -> Examples:
     """Return the examples of a run. Raises ValueError, naming the file, as `read_results`."""
     path = run / "examples.json"
-    try:
-        return Examples.model_validate(read_summary(path, "sentences"))
-    except ValidationError as error:
-        raise ValueError(_of_another_form(path, error)) from None
+    return _typed(Examples, path, read_summary(path, "sentences"))
 
 
 def read_attention(run: Path) -> AttentionMaps:
     """Return the attention maps of a run. Raises ValueError, naming the file."""
     path = run / "attention.json"
-    try:
-        facts = read_summary(path, "sentences", most_bytes=MOST_DATA_BYTES)
-        return AttentionMaps.model_validate(facts)
-    except ValidationError as error:
-        raise ValueError(_of_another_form(path, error)) from None
+    facts = read_summary(path, "sentences", most_bytes=MOST_DATA_BYTES)
+    return _typed(AttentionMaps, path, facts)
 
 
 def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) -> Facts:
@@ -506,7 +499,12 @@ def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) ->
     return read_checked_json(path, *needed, most_bytes=most_bytes, unchecked=published)
 
 
-def _of_another_form(path: Path, error: ValidationError) -> str:
-    mistake = error.errors(include_url=False)[0]
-    place = ".".join(map(str, mistake["loc"]))
-    return f"{shown_path(path)} is not as ropewalk writes it: {place}: {mistake['msg']}; {WAY_OUT}"
+def _typed(kind: type[T], path: Path, facts: Facts) -> T:
+    try:
+        return kind.model_validate(facts)
+    except ValidationError as error:
+        mistake = error.errors(include_url=False)[0]
+        place = ".".join(map(str, mistake["loc"]))
+        raise ValueError(
+            f"{shown_path(path)} is not as ropewalk writes it: {place}: {mistake['msg']}; {WAY_OUT}"
+        ) from None

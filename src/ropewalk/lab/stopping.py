@@ -17,6 +17,10 @@ from types import FrameType
 from typing import NoReturn
 
 
+class CellFailed(RuntimeError):  # noqa: N818, not an error of this process
+    """A cell's process ended without a result; its files are still there."""
+
+
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
     """Collect Ctrl-C, SIGTERM and SIGHUP instead of interrupting a step."""
@@ -46,6 +50,10 @@ STOP_SIGNALS = [
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
     if hasattr(signal, name)
 ]
+#: Exit statuses of a cell's process.
+INTERRUPTED = 130  # stopped by a signal after saving, or lost; the cell may start again
+BUSY = 75  # another process works on the cell
+
 AT_ONCE = 2.0  # seconds in which several signals count as one
 
 _interrupted_at = float("-inf")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import stat
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,7 +15,14 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ropewalk.checks import shown
-from ropewalk.files import WAY_OUT, digest_of, parse_json, shown_path, warn_unchecked, write_bytes
+from ropewalk.files import (
+    WAY_OUT,
+    digest_of,
+    open_regular,
+    parse_json,
+    shown_path,
+    write_bytes,
+)
 
 MOST_HEADER_BYTES = 100_000_000  # the format's limit; a training stores its curve there
 MOST_MODEL_HEADER_BYTES = 2**24  # of a finished model: 100,000 tensors
@@ -39,21 +46,24 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
 def read_tensors(
     path: Path, most_header: int = MOST_HEADER_BYTES
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and facts of a file; warn if it has no checksum.
+    """Return the tensors and facts of a file that `write_tensors` wrote.
 
-    Raises ValueError, naming the file, if it is damaged, and OSError if it is not readable.
+    Raises ValueError, naming the file, if it cannot be opened, and DamagedFile if it is damaged.
     """
-    try:
-        tensors, facts = _read(path, most_header)
-    except (SafetensorError, ValueError, RecursionError) as error:
-        raise DamagedFile(
-            f"{shown_path(path)} is not a readable safetensors file: "
-            f"{shown(str(error), 200)[1:-1]}; {WAY_OUT}"
-        ) from None
-    checksum = facts.pop("checksum", None)
-    if checksum is None:
-        warn_unchecked(path)
-    elif checksum != _checksum(tensors, facts):
+    with open_regular(path) as file:
+        try:
+            _check_header(file, most_header)
+            with safe_open(str(path), framework="pt") as opened:
+                facts = parse_json((opened.metadata() or {}).get("facts", "{}"), most_header)
+                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            if not isinstance(facts, dict):
+                raise ValueError(f"its facts are a {type(facts).__name__}")
+        except (SafetensorError, ValueError, RecursionError) as error:
+            raise DamagedFile(
+                f"{shown_path(path)} is not a readable safetensors file: "
+                f"{shown(str(error), 200)[1:-1]}; {WAY_OUT}"
+            ) from None
+    if facts.pop("checksum", None) != _checksum(tensors, facts):
         raise DamagedFile(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
     return tensors, facts
 
@@ -61,12 +71,13 @@ def read_tensors(
 def read_checksum(path: Path) -> str | None:
     """Return the checksum in a file's facts, or None, without reading its tensors."""
     try:
-        _check_header(path, MOST_MODEL_HEADER_BYTES)
-        with safe_open(str(path), framework="pt") as file:
-            found = json.loads((file.metadata() or {}).get("facts", "{}")).get("checksum")
+        with open_regular(path) as file:
+            _check_header(file, MOST_MODEL_HEADER_BYTES)
+        with safe_open(str(path), framework="pt") as opened:
+            checksum = json.loads((opened.metadata() or {}).get("facts", "{}")).get("checksum")
     except (SafetensorError, ValueError, RecursionError, AttributeError, OSError):
         return None
-    return found if isinstance(found, str) else None
+    return checksum if isinstance(checksum, str) else None
 
 
 def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -80,28 +91,15 @@ def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def _read(path: Path, most_header: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    _check_header(path, most_header)
-    with safe_open(str(path), framework="pt") as file:
-        facts = parse_json((file.metadata() or {}).get("facts", "{}"), most_header)
-        if not isinstance(facts, dict):
-            raise ValueError(f"its facts are a {type(facts).__name__}")
-        return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
-
-
-def _check_header(path: Path, most_header: int) -> None:
+def _check_header(file: BinaryIO, most_header: int) -> None:
     """Raise ValueError if the header claims too much, before anything is allocated."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("it is not a regular file")
-    with path.open("rb") as file:  # safetensors says "No such file" if reading is forbidden
-        size = int.from_bytes(file.read(8), "little")
-        if size > min(most_header, status.st_size):
-            raise ValueError(
-                f"its header claims {size} bytes; at most {most_header} and the file's own "
-                f"{status.st_size} are read"
-            )
-        header = file.read(size)
+    size, stated = int.from_bytes(file.read(8), "little"), os.fstat(file.fileno()).st_size
+    if size > min(most_header, stated):
+        raise ValueError(
+            f"its header claims {size} bytes; at most {most_header} and the file's own "
+            f"{stated} are read"
+        )
+    header = file.read(size)
     names = header.count(b'"') - header.count(b'\\"')
     if names > MOST_TENSORS * NAMES_PER_TENSOR:
         raise ValueError(f"its header names more than {MOST_TENSORS} tensors")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ropewalk.checks import shown
-from ropewalk.files import WAY_OUT, read_checked_json, read_text, warn_unchecked, write_bytes
+from ropewalk.files import WAY_OUT, read_checked_json, read_text, write_bytes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -53,11 +53,8 @@ class Tokens:
 
         The format is that of the tokenizers library, which cannot include a checksum.
         """
-        path, facts = run / "tokenizer.json", run / "corpus.json"
-        digest = read_checked_json(facts).get("tokenizer") if facts.exists() else None
-        if digest is None:
-            warn_unchecked(path)
-        return cls.load(path, digest)
+        digest = read_checked_json(run / "corpus.json", "tokenizer")["tokenizer"]
+        return cls.load(run / "tokenizer.json", digest)
 
     @classmethod
     def load(cls, path: Path, digest: str | None = None) -> Tokens:

@@ -203,7 +203,7 @@ def test_phrases_turn_round_and_fewer_examples_are_the_first_ones():
 
 def test_the_number_of_pairs_is_a_field_of_built_in_pairs_only():
     assert "examples" not in make_config().facts()
-    assert make_config(settings={"examples": 300}).training()["examples"] == 300
+    assert make_config(settings={"examples": 300}).facts()["examples"] == 300
     with pytest.raises(ValueError, match=r"examples counts generated pairs, got 5 with data=x"):
         make_config(settings={"examples": 5, "data": "x"})
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from cells_here import prepare_here
 from tiny_copies import TINY_COPY
 
 from ropewalk.files import read_json, write_checked_json
-from ropewalk.lab.cells import Cell, CellFailed, cells_of
+from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.running import worker
 from ropewalk.lab.running.cell import done_before, run_cell
 from ropewalk.lab.running.launcher import End
-from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.scheduler import run_cells
+from ropewalk.lab.stopping import CellFailed
 
 FIELDS = {
     **TINY_COPY,
@@ -54,7 +55,7 @@ class Refuses:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     run = tmp_path_factory.mktemp("runs") / "run"
-    prepare(CONFIG, run)
+    prepare_here(CONFIG, run)
     for cell in cells_of(CONFIG):
         run_cell(run, cell, lambda event: None)
     return run
@@ -110,7 +111,7 @@ def test_scores_of_other_decoding_are_not_done(run):
 def test_a_tuned_cell_is_done_for_the_values_that_it_tried(tmp_path):
     sweep = {"average": (1, 2)}
     config = make_config(settings={**FIELDS, "sweep": sweep})
-    prepare(config, tmp_path)
+    prepare_here(config, tmp_path)
     assert started(tmp_path, config, "tuned") == cells_of(config)
     for cell in cells_of(config):
         run_cell(tmp_path, cell, lambda event: None, "tuned")
@@ -153,7 +154,7 @@ def test_a_cell_that_diverged_is_done_when_it_is_scored(run):
     assert (CELL, {"phase": f"already diverged after {record['step']} steps"}) in told
 
 
-def test_a_process_that_comes_too_late_touches_nothing(run, monkeypatch):
+def test_a_process_that_comes_too_late_touches_nothing(run, monkeypatch, capsys):
     """A job may wait in a queue until another command has finished its cell."""
     monkeypatch.setattr(worker, "_output_to_stderr", lambda: None)
     monkeypatch.setattr(worker.warnings, "showwarning", worker.warnings.showwarning)
@@ -161,3 +162,6 @@ def test_a_process_that_comes_too_late_touches_nothing(run, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in CELL.folder(run).iterdir()}
     assert worker._main(str(run), CELL.encoding, "1", "--attempt", "late") == 0
     assert {path: path.stat().st_mtime_ns for path in CELL.folder(run).iterdir()} == before
+    assert worker._main(str(run / "nowhere"), CELL.encoding, "1") == 1
+    assert "nowhere" in capsys.readouterr().err
+    assert not (run / "nowhere").exists()

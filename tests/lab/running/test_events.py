@@ -11,14 +11,14 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk.lab.running.events import EVENTS_FILE, EventReader, EventWriter, read_session
+from ropewalk.lab.running.events import EVENTS_FILE, EventReader, event_writer, read_session
 
 
 @given(st.lists(st.integers(0, 3), max_size=20))
 def test_every_event_is_read_once_however_reads_fall(tmp_path_factory, reads):
     folder = tmp_path_factory.mktemp("cell")
     read, found, wanted = EventReader(folder, "a"), [], []
-    with EventWriter(folder, "a", {"host": "here"}) as write:
+    with event_writer(folder, "a", {"host": "here"}) as write:
         for number, times in enumerate(reads):
             write({"step": number})
             wanted.append({"step": number})
@@ -32,7 +32,7 @@ def test_every_event_is_read_once_however_reads_fall(tmp_path_factory, reads):
 def test_events_of_another_start_are_not_read(tmp_path):
     read = EventReader(tmp_path, "mine")
     assert read() == []
-    with EventWriter(tmp_path, "another", {}) as write:
+    with event_writer(tmp_path, "another", {}) as write:
         write({"error": "of another"})
     assert read() == []
 
@@ -40,7 +40,7 @@ def test_events_of_another_start_are_not_read(tmp_path):
 def test_a_cell_that_starts_again_under_the_same_name_is_followed(tmp_path):
     read = EventReader(tmp_path, "mine")
     for session in range(3):  # as after preemption
-        with EventWriter(tmp_path, "mine", {}) as write:
+        with event_writer(tmp_path, "mine", {}) as write:
             write({"session": session})
             write({"step": session})
         assert read() == [{"session": session}, {"step": session}]
@@ -57,7 +57,7 @@ def test_a_pipe_or_a_folder_in_the_place_of_events_keeps_nobody_waiting(tmp_path
 
 def test_a_line_that_is_half_written_waits_and_damage_is_skipped(tmp_path):
     read = EventReader(tmp_path, "mine")
-    with EventWriter(tmp_path, "mine", {"host": "here"}) as write:
+    with event_writer(tmp_path, "mine", {"host": "here"}) as write:
         write({"step": 1})
     path = tmp_path / EVENTS_FILE
     with path.open("ab") as file:

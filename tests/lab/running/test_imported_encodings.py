@@ -6,17 +6,20 @@ that imported nothing remember it.
 """
 
 import pytest
+from cells_here import prepare_here
 from rich.console import Console
 from tiny_tasks import config_of
 
 from ropewalk.encodings import REGISTRY, import_encodings, outside
 from ropewalk.files import read_json
-from ropewalk.lab.cells import CellFailed, cells_of
+from ropewalk.lab.cells import cells_of
 from ropewalk.lab.config import Config
 from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.progress import Watcher
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.scheduler import run_cells, train_one
+from ropewalk.lab.stopping import CellFailed
+from ropewalk.lab.training.checkpoints import training_fields
 
 TEXT = """from ropewalk.encodings import REGISTRY, Encoding
 
@@ -71,7 +74,7 @@ def test_a_run_that_imported_nothing_is_another_than_one_that_did(file, tmp_path
 def test_a_cell_imports_what_its_run_names(file, tmp_path):
     run = tmp_path / "run"
     config = asked(file)
-    prepare(config, run)
+    prepare_here(config, run)
     forget()
     file.write_text(TEXT + "# changed", encoding="utf-8")
     cell = cells_of(config)[0]
@@ -83,7 +86,7 @@ def test_a_cell_imports_what_its_run_names(file, tmp_path):
 
 
 def test_a_model_says_what_it_needs(file):
-    facts = asked(file).training() | {"encodings": ["mine"]}
+    facts = training_fields(asked(file)) | {"encodings": ["mine"]}
     assert facts["imports"][0]["source"] == "mine.py"  # wherever it lies
     assert Config.model_validate(facts)
     forget()
@@ -94,7 +97,7 @@ def test_a_model_says_what_it_needs(file):
 def test_nothing_imported_is_nothing_remembered():
     config = config_of("copy", encodings=("none",))
     assert "imports" not in config.facts()
-    assert "imports" not in config.training()
+    assert "imports" not in training_fields(config)
 
 
 NOISY = TEXT.replace(

@@ -20,8 +20,8 @@ import pytest
 from ropewalk import files
 from ropewalk.files import Busy
 from ropewalk.lab.running import lease
-from ropewalk.lab.running.launcher import BUSY
 from ropewalk.lab.running.lease import Owner, Sightings, owned, read_lease, this_machine
+from ropewalk.lab.stopping import BUSY
 
 ELSEWHERE = Owner("token", "another boot", "node7", 4, "slurm job 3", "2026-01-01T00:00:00+00:00")
 OWNS = (

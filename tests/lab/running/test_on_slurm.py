@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from cells_here import prepare_here
 from tiny_copies import TINY_COPY
 
 pytest.importorskip("submitit", reason="submitit is not installed")
@@ -24,7 +25,6 @@ from ropewalk.lab.running.events import read_session
 from ropewalk.lab.running.launcher import Start
 from ropewalk.lab.running.launcher_arguments import make_launcher
 from ropewalk.lab.running.on_slurm import Queue, SlurmLauncher
-from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.tensors import read_checksum
 
@@ -39,10 +39,11 @@ CONFIG = make_config(
 )
 
 
+@pytest.mark.slow  # two processes that import torch, one after the other
 def test_a_cell_that_submitit_runs_is_the_same_as_one_run_here(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     here, there, told = tmp_path / "here", tmp_path / "there", []
-    prepare(CONFIG, there)
+    prepare_here(CONFIG, there)
     shutil.copytree(there, here)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -8,20 +8,20 @@ on is taken for failed or worked on twice, or if files that are damaged or gone 
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 
 import pytest
 import torch
+from cells_here import prepare_here
 from tiny_tasks import TINY_TRANSLATION
 
 from ropewalk.files import is_locked, locked, read_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.models import build_model, load_model
-from ropewalk.lab.running import run_folder
+from ropewalk.lab.running import run_folder, worker
 from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.events import read_session
 from ropewalk.lab.running.launcher import Start, WorkerProcess
@@ -41,11 +41,11 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
         "signal.signal(signal.SIGINT, lambda *_: told.append(True))\n"
         "pathlib.Path(sys.argv[1], 'begun').touch()\n"
         "while not told: time.sleep(0.01)\n"
-        "time.sleep(1)\n"
+        "time.sleep(0.3)\n"
         "pathlib.Path(sys.argv[1], 'saved').touch()\n"
         "sys.exit(130)\n"
     )
-    monkeypatch.setattr(Start, "words", lambda *_: [sys.executable, "-c", slow, tmp_path])
+    monkeypatch.setattr(Start, "words", lambda *_: [sys.executable, "-SEc", slow, tmp_path])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
@@ -56,9 +56,7 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
     threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_cells(
-                make_config(settings={**TINY_TRANSLATION, "encodings": "none"}), tmp_path, jobs=1
-            )
+            run_cells(make_config(settings=COPY), tmp_path, jobs=1)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (tmp_path / "saved").exists()
@@ -82,15 +80,11 @@ def quietly(event):
     pass
 
 
-def started(folder):
-    return Start(folder, CELL, "scored", 1, "test")
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Make a run of one cell once, for all."""
     folder, config = tmp_path_factory.mktemp("made") / "run", make_config(settings=COPY)
-    run_folder.prepare(config, folder)
+    prepare_here(config, folder)
     run_cell(folder, CELL, quietly)
     return folder, config
 
@@ -135,51 +129,39 @@ def test_a_model_has_the_parameters_that_are_counted_before(task, kv_heads):
     assert fewest_parameters(config, 50) == counted
 
 
-@pytest.mark.parametrize("error", ["MemoryError('x')", "RuntimeError('can\\'t allocate memory')"])
+@pytest.mark.parametrize("error", [MemoryError("x"), RuntimeError("can't allocate memory")])
 def test_memory_that_runs_out_in_a_cell_is_one_line(tmp_path, error):
     """Fails if the cell ends in a traceback."""
-    starts = (
-        "import sys\n"
-        "from ropewalk.lab.running import worker\n"
-        "def run_owned(*_):\n"
-        f"    raise {error}\n"
-        "worker._run_owned = run_owned\n"
-        "worker.read_checked_json = lambda path: {}\n"
-        f"sys.exit(worker._main({str(tmp_path)!r}, 'none', '1'))\n"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", starts], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "")
-    (event,) = read_session(CELL.folder(tmp_path))[1:]
+    events = []
+
+    def work():
+        raise error
+
+    assert worker._ending(work, events.append) == 1
+    (event,) = events
     assert event["error"].startswith("out of memory: ")
 
 
-def test_what_lies_in_the_working_directory_is_not_imported(tmp_path, monkeypatch):
-    """Fails if a cell looks for modules where the command was typed."""
+def test_a_cell_without_its_parent_saves_and_ends(tmp_path, monkeypatch):
+    """Fails if it trains on, unsaved, when whoever started it is gone.
+
+    Also if it looks for modules where the command was typed.
+    """
     for name in ("tokenizers", "torch", "yaml", "json", "ropewalk"):
         trap = f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()"
         (tmp_path / f"{name}.py").write_text(trap)
     monkeypatch.chdir(tmp_path)
-    process = WorkerProcess(started(tmp_path / "nowhere"))
-    assert process.wait(300) == 1
-    assert not (tmp_path / "sprung").exists()
-    assert "nowhere" in "".join(process.output())  # the cell itself has spoken
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_cell_without_its_parent_saves_and_ends(tmp_path):
-    """Fails if it trains on, unsaved, when whoever started it is gone."""
-    config = make_config(settings={**COPY, "epochs": 100_000})
     folder = tmp_path / "run"
-    run_folder.prepare(config, folder)
-    process = WorkerProcess(started(folder))
+    prepare_here(make_config(settings={**COPY, "epochs": 100_000}), folder)
+    process = WorkerProcess(Start(folder, CELL, "scored", 1, "test"))
     while not any(event.get("phase") == "training" for event in read_session(CELL.folder(folder))):
-        assert process.code() is None, process.output()
-        time.sleep(0.05)
+        assert (end := process.end(within=0.05)) is None, end
     assert is_locked(CELL.folder(folder))
     process._process.stdin.close()  # as a parent that is gone
-    assert process.wait(300) == 130, process.output()
+    assert process.end(within=300).code == 130
     assert (CELL.folder(folder) / "last.safetensors").exists()
     assert not is_locked(CELL.folder(folder))
+    assert not (tmp_path / "sprung").exists()
 
 
 @pytest.mark.slow  # several processes that import torch
@@ -227,7 +209,6 @@ def test_a_mean_of_fewer_snapshots_is_refused(finished):
 
 @pytest.mark.parametrize("name", ["x1.json", "corpus.json", "training.json"])
 @pytest.mark.parametrize("content", [{}, [], {"record": 3, "vocabulary": "many", "decoding": 3}])
-@pytest.mark.filterwarnings("ignore:.*without a checksum")
 def test_a_file_of_other_facts_is_one_line_or_made_again(finished, name, content):
     """Fails if the message is not ours, or names no file."""
     folder, config = finished
@@ -244,8 +225,7 @@ def test_a_file_of_other_facts_is_one_line_or_made_again(finished, name, content
 
 def test_a_damaged_checkpoint_is_said_and_the_cell_trained_again(tmp_path):
     """Fails if the cell ends for good, or goes on from damage."""
-    config = make_config(settings=COPY)
-    task = run_folder.prepare(config, tmp_path)
+    task = run_folder.prepare(make_config(settings=COPY), tmp_path)
     first = Trainer(task, "none", 1, tmp_path / "cell")
     first.step(task.plan(1, 0)[:1])
     first._save()

@@ -11,9 +11,10 @@ import pytest
 
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.running import scheduler as module
-from ropewalk.lab.running.events import EventWriter
-from ropewalk.lab.running.launcher import BUSY, INTERRUPTED, End
+from ropewalk.lab.running.events import event_writer
+from ropewalk.lab.running.launcher import End
 from ropewalk.lab.running.scheduler import Scheduler
+from ropewalk.lab.stopping import BUSY, INTERRUPTED
 
 CELLS = [Cell(name, seed) for seed in (1, 2, 3) for name in ("none", "rotary")]
 
@@ -32,7 +33,7 @@ class PlannedJob:
             self.launcher.running.discard(self.start.cell)
             folder = self.start.cell.folder(self.start.run)
             folder.mkdir(parents=True, exist_ok=True)
-            with EventWriter(folder, self.start.attempt, {}) as write:
+            with event_writer(folder, self.start.attempt, {}) as write:
                 write({"step": 1})
         return self._end
 

@@ -12,6 +12,7 @@ import shutil
 from dataclasses import asdict
 
 import pytest
+from cells_here import prepare_here
 from tiny_copies import TINY_COPY
 
 from ropewalk.files import read_json, write_checked_json
@@ -19,7 +20,7 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.compare import compare
-from ropewalk.lab.running.events import EventWriter
+from ropewalk.lab.running.events import event_writer
 from ropewalk.lab.running.lease import Owner, owned
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.status import list_runs, read_status
@@ -35,7 +36,7 @@ DONE, OTHER = Cell("none", 1), Cell("rotary", 2)
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
-    prepare(make_config(settings=CONFIG), folder)
+    prepare_here(make_config(settings=CONFIG), folder)
     run_cell(folder, DONE, lambda event: None)
     return folder
 
@@ -66,7 +67,7 @@ def test_finished_and_waiting_cells(run):
 
 def test_a_running_cell_shows_its_step_time_left_and_place(run):
     folder = OTHER.folder(run)
-    with owned(folder, job="slurm job 7"), EventWriter(folder, "a", {}) as write:
+    with owned(folder, job="slurm job 7"), event_writer(folder, "a", {}) as write:
         write({"phase": "training", "step": 30, "steps": 120, "seconds": 10.0, "loss": 1.0})
         (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
         assert (found.state, found.step, found.left) == ("running", "30/120", 30.0)
@@ -90,7 +91,7 @@ def test_failed_interrupted_and_diverged_cells(run):
     folder.mkdir(parents=True)
     (folder / "last.safetensors").touch()
     assert states(run)[str(OTHER)][0] == "interrupted"
-    with EventWriter(folder, "a", {}) as write:
+    with event_writer(folder, "a", {}) as write:
         write({"error": "out of memory: so much"})
     assert states(run)[str(OTHER)][0] == "failed: out of memory: so much"
     record = DONE.folder(run) / "training.json"

@@ -1,8 +1,11 @@
 """Sweeps: every encoding tries the same settings on validation data and keeps its best."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
+from cells_here import run_cells_here
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_tasks import TINY_TRANSLATION, config_of, translation_config
@@ -14,14 +17,16 @@ from ropewalk.lab.config import (
     TRAINING_FIELDS,
     described,
     points,
-    settings_from_json,
-    settings_to_json,
 )
 from ropewalk.lab.config_sources import make_config, read_run_config, read_sweep
 from ropewalk.lab.decoding.translator import Translator
+from ropewalk.lab.running import compare as comparison
+from ropewalk.lab.running.launcher import Start
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.scheduler import train_one
 from ropewalk.lab.running.tuning import best, chosen, read_tuned_config, trial_cells
+from ropewalk.lab.running.worker import _arguments
+from ropewalk.lab.training.checkpoints import training_fields
 
 RATES = {"learning_rate": [1e-3, 1e-2]}
 values = st.lists(st.integers(0, 9) | st.floats(0, 1), min_size=1, max_size=4, unique=True)
@@ -42,7 +47,9 @@ def test_points_are_every_combination_once(sweep):
 @given(sweep=sweeps)
 def test_a_point_survives_the_command_line_of_a_cell(sweep):
     for point in points(sweep, sweep):
-        assert settings_from_json(settings_to_json(point)) == point
+        cell = Cell("rotary", 1, point)
+        options = _arguments(Start(Path("run"), cell, "scored", 1, "a").words()[4:])
+        assert tuple(options.settings.items()) == point
 
 
 @given(sweep=sweeps, seed=st.integers(0, 3))
@@ -159,7 +166,7 @@ def test_a_run_without_a_sweep_keeps_its_config():
     assert "sweep" not in config.facts()
     assert config.with_settings(()) is config
     swept = config_of("copy", sweep=RATES)
-    assert swept.training() == config.training()
+    assert training_fields(swept) == training_fields(config)
 
 
 def test_each_encoding_gets_its_best_rate_with_an_equal_budget(compare, tmp_path):
@@ -188,39 +195,59 @@ def test_each_encoding_gets_its_best_rate_with_an_equal_budget(compare, tmp_path
 
 
 def test_a_swept_cell_is_trained_as_one_with_that_setting(compare, tmp_path):
-    plain = compare(
-        config_of("copy", learning_rate=1e-2, encodings="none"), tmp_path / "plain"
-    ).as_json()
-    sweep = {"learning_rate": [1e-2]}
-    swept = compare(config_of("copy", sweep=sweep, encodings="none"), tmp_path / "swept").as_json()
-    for a, b in zip(plain["encodings"][0]["cells"], swept["encodings"][0]["cells"], strict=True):
-        assert a["validation_loss"] == b["validation_loss"]
-        assert a["scores"]["x1"]["statistics"] == b["scores"]["x1"]["statistics"]
+    fields = {"encodings": "none", "seeds": 1}
+    plain = compare(config_of("copy", learning_rate=1e-2, **fields), tmp_path / "plain")
+    swept = compare(
+        config_of("copy", sweep={"learning_rate": [1e-2]}, **fields), tmp_path / "swept"
+    )
+    (one,), (other,) = (results.encodings[0].cells for results in (plain, swept))
+    assert one.validation_loss == other.validation_loss
+    assert one.scores["x1"].statistics == other.scores["x1"].statistics
 
 
 def test_an_encoding_that_diverged_at_one_rate_takes_the_other(compare, tmp_path):
-    config = config_of("copy", encodings="rotary", sweep={"learning_rate": [1e30, 1e-3]})
+    sweep = {"learning_rate": [1e30, 1e-3]}
+    config = config_of("copy", encodings="rotary", seeds=1, sweep=sweep)
     row = compare(config, tmp_path).as_json()["encodings"][0]
     assert [trial["status"] for trial in row["trials"]] == ["diverged", "finished"]
     assert row["trials"][0]["validation_loss"] is None
     assert row["settings"] == {"learning_rate": 1e-3}
 
 
-@pytest.fixture
-def pairs(tmp_path):
-    folder = tmp_path / "pairs"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def translation(tmp_path_factory):
+    """Return a function that makes a config of translation, on a few pairs in files."""
+    folder = tmp_path_factory.mktemp("pairs")
     for split, count in (("train", 40), ("validation", 12), ("test", 11)):
         for language, words in (("de", "ein zwei drei"), ("en", "one two three")):
             lines = [" ".join(words.split()[: 1 + i % 3]) + f" {i % 7}" for i in range(count)]
             (folder / f"{split}.{language}").write_text("\n".join(lines) + "\n")
-    return folder
+
+    def config(**fields):
+        plain = {**TINY_TRANSLATION, "data": str(folder), "vocabulary": 60, "encodings": "none"}
+        return make_config(settings={**plain, "seeds": 1, **fields})
+
+    return config
 
 
-def test_decoding_is_chosen_on_validation_by_all_seeds(compare, pairs, tmp_path):
+@pytest.fixture(scope="module")
+def made(translation, tmp_path_factory):
+    run = tmp_path_factory.mktemp("translation") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "run_cells", run_cells_here)
+        comparison.compare(translation(), run, command=["ropewalk", "compare"])
+    return run
+
+
+@pytest.fixture
+def finished(made, tmp_path):
+    """A finished run without a sweep."""
+    return shutil.copytree(made, tmp_path / "run")
+
+
+def test_decoding_is_chosen_on_validation_by_all_seeds(compare, translation, tmp_path):
     sweep = {"average": [1, 2], "length_penalty": [0.0, 1.0, 2.0]}
-    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
-    config = make_config(settings={**fields, "seeds": "1,2", "sweep": sweep, "average": 1})
+    config = translation(seeds="1,2", sweep=sweep, average=1)
     results = compare(config, tmp_path / "run").as_json()
     row = results["encodings"][0]
     trials = row["decoding_trials"]
@@ -234,73 +261,54 @@ def test_decoding_is_chosen_on_validation_by_all_seeds(compare, pairs, tmp_path)
     assert row["settings"] == first["settings"]
     for seed in (1, 2):
         folder = Cell("none", seed).folder(tmp_path / "run")
-        held = read_checked_json(folder / "test.json")["decoding"]
-        assert {name: held[name] for name in sweep} == row["settings"]
+        decoding = read_checked_json(folder / "test.json")["decoding"]
+        assert {name: decoding[name] for name in sweep} == row["settings"]
 
 
-def test_an_encoding_that_diverged_has_a_report_all_the_same(compare, pairs, tmp_path):
-    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
-    fields |= {"seeds": 1, "learning_rate": 1e30, "clip": 1e30}
-    config = make_config(settings={**fields, "sweep": {"length_penalty": [0.0, 1.0]}})
+def test_an_encoding_that_diverged_has_a_report_all_the_same(compare, translation, tmp_path):
+    sweep = {"length_penalty": [0.0, 1.0]}
+    config = translation(learning_rate=1e30, clip=1e30, sweep=sweep)
     row = compare(config, tmp_path / "run").as_json()["encodings"][0]
     assert row["cells"][0]["status"] == "diverged"
     assert [trial["mean_bleu"] for trial in row["decoding_trials"]] == [None, None]
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_a_model_translates_with_the_settings_that_it_was_scored_with(compare, pairs, tmp_path):
-    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
-    sweep = {"length_penalty": [1.75], "beam": [3]}
-    compare(make_config(settings={**fields, "seeds": 1, "sweep": sweep}), tmp_path / "run")
-    translator = Translator.load(tmp_path / "run")
-    assert (translator.beam, translator.length_penalty) == (3, 1.75)
-    assert Translator.load(tmp_path / "run", beam=2).beam == 2
+def test_trials_of_another_beam_are_not_taken_for_these(compare, translation, finished):
+    """Fails if a setting that the sweep does not vary may change under its trials.
 
-
-def test_tune_does_not_train_what_is_missing(compare, pairs, tmp_path):
-    run = tmp_path / "run"
-    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
-    compare(make_config(settings={**fields, "seeds": 1}), run)
-    prepare(make_config(settings={**fields, "seeds": (1, 2)}), run)
-    with pytest.raises(ValueError, match="none, seed 2 is not trained; finish it with ropewalk"):
-        read_tuned_config(run, ["length_penalty=0.5,1.5"])
-
-
-def test_commands_that_made_a_run_stay_when_it_is_tuned(compare, pairs, tmp_path):
-    run = tmp_path / "run"
-    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
-    compare(make_config(settings={**fields, "seeds": 1}), run, command=["ropewalk", "compare"])
-    config = read_tuned_config(run, ["length_penalty=0.5,1.5"])
-    results = compare(
-        config, run, command=["ropewalk", "tune", "r"], after="ropewalk compare"
-    ).as_json()
-    assert results["command"] == "ropewalk compare\nropewalk tune r"
-
-
-def test_tuning_a_finished_run_trains_nothing(compare, pairs, tmp_path):
-    run = tmp_path / "run"
-    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
-    compare(make_config(settings={**fields, "seeds": 1}), run)
-    record = Cell("none", 1).folder(run) / "training.json"
-    before = record.stat().st_mtime_ns
-    results = compare(read_tuned_config(run, ["length_penalty=0.5,1.5"]), run).as_json()
-    assert record.stat().st_mtime_ns == before
-    assert set(results["encodings"][0]["settings"]) == {"length_penalty"}
-    assert read_run_config(run).sweep == {"length_penalty": (0.5, 1.5)}
-    # A second choice takes the place of the first.
-    results = compare(read_tuned_config(run, ["average=1,2"]), run).as_json()
-    assert set(results["encodings"][0]["settings"]) == {"average"}
-
-
-def test_trials_of_another_beam_are_not_taken_for_these(compare, pairs, tmp_path):
-    """Fails if a setting that the sweep does not vary may change under its trials."""
-    fields = {**TINY_TRANSLATION, "data": str(pairs), "vocabulary": 60, "encodings": "none"}
-    fields |= {"seeds": 1, "sweep": {"length_penalty": [0.0, 1.0]}}
+    Also if a model translates with other settings than it was scored with.
+    """
     for beam in (1, 3):
-        compare(make_config(settings={**fields, "beam": beam}), tmp_path / "run")
-    path = Cell("none", 1).folder(tmp_path / "run") / "decoding.json"
-    trials = read_checked_json(path)["trials"]
+        results = compare(translation(beam=beam, sweep={"length_penalty": [0.0, 1.75]}), finished)
+    trials = read_checked_json(Cell("none", 1).folder(finished) / "decoding.json")["trials"]
     assert [trial["decoding"]["beam"] for trial in trials] == [1, 1, 3, 3]
+    translator = Translator.load(finished)
+    chosen_penalty = results.encodings[0].settings["length_penalty"]
+    assert (translator.beam, translator.length_penalty) == (3, chosen_penalty)
+    assert Translator.load(finished, beam=2).beam == 2
+
+
+def test_tune_does_not_train_what_is_missing(translation, finished):
+    prepare(translation(seeds=(1, 2)), finished)
+    with pytest.raises(ValueError, match="none, seed 2 is not trained; finish it with ropewalk"):
+        read_tuned_config(finished, ["length_penalty=0.5,1.5"])
+
+
+def test_tuning_a_finished_run_trains_nothing(compare, finished):
+    """Also the commands that made the run stay."""
+    record = Cell("none", 1).folder(finished) / "training.json"
+    before = record.stat().st_mtime_ns
+    config = read_tuned_config(finished, ["length_penalty=0.5,1.5"])
+    words = {"command": ["ropewalk", "tune", "r"], "after": "ropewalk compare"}
+    results = compare(config, finished, **words)
+    assert results.command == "ropewalk compare\nropewalk tune r"
+    assert record.stat().st_mtime_ns == before
+    assert results.encodings[0].settings.keys() == {"length_penalty"}
+    assert read_run_config(finished).sweep == {"length_penalty": (0.5, 1.5)}
+    # A second choice takes the place of the first.
+    results = compare(read_tuned_config(finished, ["average=1,2"]), finished)
+    assert results.encodings[0].settings.keys() == {"average"}
 
 
 def test_one_model_is_trained_without_a_sweep(tmp_path):

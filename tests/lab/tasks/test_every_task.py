@@ -17,7 +17,7 @@ from rich.console import Console
 from tiny_tasks import config_of
 
 from ropewalk.files import read_checked_json
-from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.presets import TASKS, TRAINED_SIZES
@@ -27,7 +27,6 @@ from ropewalk.lab.report.readme import readme
 from ropewalk.lab.report.terminal import print_summary, print_table
 from ropewalk.lab.results import Results
 from ropewalk.lab.running import compare as comparison
-from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.scheduler import train_one
 from ropewalk.lab.tasks import generated, open_task, text
@@ -180,9 +179,7 @@ def test_what_is_finished_is_kept_and_more_lengths_are_scored(compare, compared,
 def test_training_alone_gives_a_model(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "ropewalk.lab.running.scheduler.run_cells",
-        lambda config, run, watch, launcher: [
-            run_cell(run, cell, lambda event: None) for cell in cells_of(config)
-        ],
+        lambda config, run, watch, launcher: run_cells_here(config, run, None, watch),
     )
     with pytest.raises(ValueError, match="encodings must have one value to train one model"):
         train_one(config_of("sort", encodings="none,rotary"), tmp_path, lambda *event: None)

@@ -261,16 +261,16 @@ def dead():
 def test_parts_of_dead_processes_are_removed_and_others_stay(model, dead):
     here = machine_name()
     parts = {
-        f".out.{here}-{dead}-0011aabb.partial": False,
-        f".other.{here}-{dead}-0011aabb.partial": False,
-        f".out.{here}-{os.getppid()}-0011aabb.partial": True,
-        f".out.other_machine-{dead}-0011aabb.partial": True,
-        ".out.partial": True,
+        f".out.{here}-{dead}-0011aabb.part": False,
+        f".other.{here}-{dead}-0011aabb.part": False,
+        f".out.{here}-{os.getppid()}-0011aabb.part": True,
+        f".out.other_machine-{dead}-0011aabb.part": True,
+        ".out.part": True,
     }
     for name in parts:
         (model.parent / name).mkdir()
         (model.parent / name / "model.safetensors").write_bytes(b"x")
-    (model.parent / f".link.{here}-{dead}-0011aabb.partial").symlink_to(model)
+    (model.parent / f".link.{here}-{dead}-0011aabb.part").symlink_to(model)
     tools.convert(model, model.parent / "out", to="interleaved")
     assert {name: (model.parent / name).exists() for name in parts} == parts
     assert names(model) == sorted([*contents(model)])
@@ -278,7 +278,7 @@ def test_parts_of_dead_processes_are_removed_and_others_stay(model, dead):
 
 def test_a_part_that_another_process_has_locked_stays(model, dead):
     """Its process may be in another container, where its number is not seen."""
-    part = model.parent / f".out.{machine_name()}-{dead}-0011aabb.partial"
+    part = model.parent / f".out.{machine_name()}-{dead}-0011aabb.part"
     with locked(part):
         tools.convert(model, model.parent / "out", to="interleaved")
         assert part.is_dir()

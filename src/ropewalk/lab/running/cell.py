@@ -21,11 +21,15 @@ from ropewalk.lab.running.run_folder import read_conditions
 from ropewalk.lab.running.tuning import try_decoding, untried
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.tensors import write_tensors
-from ropewalk.lab.training.checkpoints import chosen_snapshots, mean_of, remove_checkpoints
-from ropewalk.lab.training.trainer import Record, Trainer, check_facts, read_record
+from ropewalk.lab.training.checkpoints import (
+    check_facts,
+    chosen_snapshots,
+    mean_of,
+    remove_checkpoints,
+    training_fields,
+)
+from ropewalk.lab.training.trainer import TRAINED, Record, Trainer, read_record
 from ropewalk.machine import pick_device
-
-TRAINED = "training.json"
 
 
 def trained_record(task: Task, encoding: str, seed: int, folder: Path) -> Record | None:
@@ -36,9 +40,10 @@ def trained_record(task: Task, encoding: str, seed: int, folder: Path) -> Record
     path = folder / TRAINED
     if not path.exists():
         return None
-    held = read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES)
-    check_facts(path, held, {"encoding": encoding, "seed": seed, "config": task.config.training()})
-    return read_record(path, held)
+    facts = read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES)
+    fields = training_fields(task.config)
+    check_facts(path, facts, {"encoding": encoding, "seed": seed, "config": fields})
+    return read_record(path, facts)
 
 
 def done_before(cell: Cell, run: Path, config: Config, goal: Goal) -> Record | None:
@@ -57,16 +62,14 @@ def _reached(task: Task, record: Record, folder: Path, goal: Goal) -> bool:
     if goal == "trained":
         return True
     if goal == "tuned":
-        return diverged or not untried(
-            task.config, points(task.config.sweep, DECODING_FIELDS), folder
-        )
+        grid = points(task.config.sweep, DECODING_FIELDS)
+        return diverged or not untried(task.config, grid, folder)
     if not diverged and not (folder / "model.safetensors").exists():
         return False
     return all(task.is_evaluated(split, folder) for split in task.splits)
 
 
-Train = Callable[[Task, str, int, Path, Emit, str | None], Record]
-
+Train = Callable[[Task, str, int, Path, Emit, str], Record]
 
 _SMALLER = "use a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
 
@@ -80,25 +83,29 @@ def run_cell(
     another process is running the cell.
     """
     with owned(cell.folder(run)):
-        _run_owned(run, cell, emit, goal, train)
+        run_owned(run, cell, emit, goal, train)
 
 
-def _run_owned(run: Path, cell: Cell, emit: Emit, goal: Goal, train: Train | None = None) -> None:
+def run_owned(run: Path, cell: Cell, emit: Emit, goal: Goal, train: Train | None = None) -> None:
     """Run a cell whose folder this process owns."""
-    for held in read_checked_json(run / "config.json").get("imports", ()):
-        import_encodings(held["source"], held["digest"])
-    config, folder, precision = read_run_config(run), cell.folder(run), None
-    if conditions := read_conditions(run):
-        config = config.model_copy(update={"device": conditions.device})
-        precision = conditions.precision
+    folder, (task, precision) = cell.folder(run), open_cell(run, cell)
     remove_parts(folder)
-    task = open_task(config.with_settings(cell.settings), run)
     record = (train or train_cell)(task, cell.encoding, cell.seed, folder, emit, precision)
     if goal == "tuned" and record.status != "diverged":
         emit({"phase": "tuning on validation data"})
-        try_decoding(task, points(config.sweep, DECODING_FIELDS), record, folder)
+        grid = points(read_run_config(run).sweep, DECODING_FIELDS)
+        try_decoding(task, grid, record, folder)
     elif goal == "scored":
         _score(task, record, folder, emit)
+
+
+def open_cell(run: Path, cell: Cell) -> tuple[Task, str]:
+    """Return a cell's task on the run's device, and its precision; import what the run names."""
+    for imported in read_checked_json(run / "config.json").get("imports", ()):
+        import_encodings(imported["source"], imported["digest"])
+    config, conditions = read_run_config(run), read_conditions(run)
+    config = config.model_copy(update={"device": conditions.device})
+    return open_task(config.with_settings(cell.settings), run), conditions.precision
 
 
 def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
@@ -107,9 +114,8 @@ def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
     if record.status != "diverged" and not path.exists():
         _write_final_model(config, record, folder)
     for split in task.splits:
-        began = time.perf_counter()
         if record.status == "diverged":
-            found, began = task.evaluate_diverged(split, folder), time.perf_counter()
+            answers, began = task.evaluate_diverged(split, folder), time.perf_counter()
         elif task.is_evaluated(split, folder):
             continue
         else:
@@ -119,10 +125,10 @@ def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
             emit({"phase": f"{task.evaluation_phase} {split}"})
             began = time.perf_counter()
             try:
-                found = task.evaluate(model, split, folder)
+                answers = task.evaluate(model, split, folder)
             except ValueError as error:  # such as positions beyond those of a learned table
-                found = {"no_result": " ".join(str(error).split())}
-        facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **found}
+                answers = {"no_result": " ".join(str(error).split())}
+        facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **answers}
         facts["made_from"] = task.made_from(split, folder)
         write_checked_json(folder / f"{split}.json", facts)
     if record.status == "diverged":
@@ -139,8 +145,8 @@ def train_cell(
     new_trainer: Callable[..., Trainer] = Trainer,
 ) -> Record:
     """Train a cell to its end, if it is not trained yet, and return its record."""
-    if held := trained_record(task, encoding, seed, folder):
-        return held
+    if record := trained_record(task, encoding, seed, folder):
+        return record
     trainer = new_trainer(task, encoding, seed, folder, precision)
     if trainer.record.step:
         emit({"phase": f"resumed from step {trainer.record.step} of {trainer.record.steps}"})

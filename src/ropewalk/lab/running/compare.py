@@ -5,19 +5,13 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ropewalk import __version__
 from ropewalk.checks import shown
-from ropewalk.files import (
-    MOST_DATA_BYTES,
-    WAY_OUT,
-    Facts,
-    read_checked_json,
-    write_checked_json,
-)
+from ropewalk.files import WAY_OUT, Facts, read_checked_json, write_checked_json
 from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import DECODING_FIELDS, Config, check_text, slug
 from ropewalk.lab.data.stream import Progress, silent
@@ -25,34 +19,19 @@ from ropewalk.lab.models import build_model
 from ropewalk.lab.published import thinned
 from ropewalk.lab.report import write_report
 from ropewalk.lab.report.verdicts import check_against, summarize, with_verdicts
-from ropewalk.lab.results import Results
+from ropewalk.lab.results import Machine, Results
 from ropewalk.lab.running.events import Watch
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
-from ropewalk.lab.running.run_folder import Conditions, prepare, read_conditions
+from ropewalk.lab.running.run_folder import prepare, read_conditions
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.running.tuning import Choice, chosen, chosen_training, is_trained, trial_cells
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.training.process_group import is_first_process, is_launched, join
-from ropewalk.lab.training.trainer import Record, read_record
-from ropewalk.machine import (
-    commit,
-    cores,
-    pick_device,
-    pick_precision,
-    processor,
-    versions,
-)
+from ropewalk.lab.training.trainer import ended_training
+from ropewalk.machine import commit, cores, processor, versions
 
 MOST_CURVE_POINTS = 200  # of a training curve in results
-
-
-@dataclass(frozen=True)
-class CellResult:
-    """Content of a cell's folder: the record of its training, and its scores on each split."""
-
-    record: Record
-    scores: dict[str, Facts]
 
 
 def compare(
@@ -105,14 +84,16 @@ def compare(
     stage("scoring")
     for caution in task.cautions():
         stage(f"warning: {caution}")
-    facts = assemble(task)
-    facts["machine"]["cells_at_once"] = at_once
-    facts["machine"]["launchers"] = sessions.launchers()
-    if is_launched():
-        facts["machine"]["processes_per_cell"] = join(config.device).world
     commands = [*after.splitlines(), shlex.join(command)]
-    facts |= {"command": "\n".join(dict.fromkeys(commands)), "note": note, **sessions.facts()}
-    results = with_verdicts(Results.model_validate({**facts, "against": []}), against)
+    facts = {
+        **assemble(task),
+        "machine": _machine(task, at_once, sessions.launchers()),
+        "command": "\n".join(dict.fromkeys(commands)),
+        "note": note,
+        **sessions.facts(),
+        "against": [],
+    }
+    results = with_verdicts(Results.model_validate(facts), against)
     write_checked_json(run / "results.json", results.as_json())
     stage("computing attention maps")
     write_checked_json(run / "examples.json", task.examples(results).as_json())
@@ -150,75 +131,67 @@ def _cells_of(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
     ]
 
 
+@dataclass(frozen=True)
+class Session:
+    """A command that worked on a run: when it started (UTC), its duration and its launcher."""
+
+    started: str
+    seconds: float
+    launcher: str
+
+
 class _Sessions:
     """Time spent on a run, summed over its sessions except those that were killed."""
 
     def __init__(self, run: Path, started: datetime, began: float, launcher: str) -> None:
         self.path, self.began = run / "sittings.json", began
-        self.own = {
-            "started": started.isoformat(timespec="seconds"),
-            "seconds": 0.0,
-            "launcher": launcher,
-        }
-        self._write(self._held())  # also known if it is killed
+        self.own = Session(started.isoformat(timespec="seconds"), 0.0, launcher)
+        self._write(self._earlier())  # also known if it is killed
 
     def close(self) -> None:
-        held = self._held()  # another command may have added its own meanwhile
-        if self.own in held:
-            held.remove(self.own)
-        self.own["seconds"] = round(time.monotonic() - self.began, 1)
-        self._write(held)
+        others = self._earlier()  # another command may have added its own meanwhile
+        if self.own in others:
+            others.remove(self.own)
+        self.own = replace(self.own, seconds=round(time.monotonic() - self.began, 1))
+        self._write(others)
 
-    def _held(self) -> list[Facts]:
-        return _read_sessions(self.path) if self.path.exists() else []
+    def _earlier(self) -> list[Session]:
+        return read_sessions(self.path) if self.path.exists() else []
 
-    def _write(self, others: list[Facts]) -> None:
-        self.sessions = sorted([*others, self.own], key=lambda each: str(each["started"]))
-        write_checked_json(self.path, {"sittings": self.sessions})
+    def _write(self, others: list[Session]) -> None:
+        self.sessions = sorted([*others, self.own], key=lambda session: session.started)
+        write_checked_json(self.path, {"sittings": [asdict(session) for session in self.sessions]})
 
     def launchers(self) -> list[str]:
-        return list(dict.fromkeys(session["launcher"] for session in self.sessions))
+        return list(dict.fromkeys(session.launcher for session in self.sessions))
 
     def facts(self) -> Facts:
         return {
-            "started": self.sessions[0]["started"],
+            "started": self.sessions[0].started,
             "sittings": len(self.sessions),
-            "duration_s": round(sum(session["seconds"] for session in self.sessions), 1),
+            "duration_s": round(sum(session.seconds for session in self.sessions), 1),
         }
 
 
-def _read_sessions(path: Path) -> list[Facts]:
-    sessions = read_checked_json(path, "sittings")["sittings"]
-    whole = isinstance(sessions, list) and all(
-        isinstance(session, dict) and {"started", "seconds", "launcher"} <= session.keys()
-        for session in sessions
-    )
-    if not whole:
-        raise ValueError(f"{path} must contain start and duration of each session; {WAY_OUT}")
-    return list(sessions)
+def read_sessions(path: Path) -> list[Session]:
+    """Return the sessions of a run. Raises ValueError, naming the file, if one is not whole."""
+    try:
+        return [Session(**session) for session in read_checked_json(path, "sittings")["sittings"]]
+    except TypeError:
+        raise ValueError(
+            f"{path} must contain start and duration of each session; {WAY_OUT}"
+        ) from None
 
 
 def assemble(task: Task) -> Facts:
-    """Score every cell of a complete run and return the results without verdicts."""
-    config = task.config
-    held = read_conditions(task.run)
-    if held is None:  # of an earlier version
-        device = pick_device(config.device)
-        held = Conditions(1, device.type, pick_precision(config.precision, device))
-    choices = chosen(config, task.run)
+    """Score every cell of a complete run; return what results say of the task and its encodings."""
+    config, choices = task.config, chosen(task.config, task.run)
     rows = [_encoding_facts(task, encoding, choices[encoding]) for encoding in config.encodings]
     summarize(rows, task.splits, [metric.key for metric in task.metrics])
     return {
         "ropewalk": __version__,
         "commit": commit(),
         "versions": versions(),
-        "machine": {
-            "processor": processor(),
-            "cores": cores(),
-            "threads_per_cell": held.threads,
-            "device": held.device.partition(":")[0],
-            "precision": held.precision,
-        },
         "config": config.facts(),
         "task": config.task,
         "metrics": [metric.facts() for metric in task.metrics],
@@ -228,30 +201,38 @@ def assemble(task: Task) -> Facts:
     }
 
 
-def _read_cell(cell: Cell, task: Task) -> CellResult:
-    folder = cell.folder(task.run)
-    path = folder / "training.json"
-    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
-    return CellResult(record, {split: task.score(split, folder) for split in task.splits})
+def _machine(task: Task, at_once: int, launchers: Sequence[str]) -> Machine:
+    conditions = read_conditions(task.run)
+    together = {"processes_per_cell": join(task.config.device).world} if is_launched() else {}
+    return Machine(
+        processor=processor(),
+        cores=cores(),
+        threads_per_cell=conditions.threads,
+        device=conditions.device.partition(":")[0],
+        precision=conditions.precision,
+        cells_at_once=at_once,
+        launchers=tuple(launchers),
+        **together,
+    )
 
 
 def _encoding_facts(task: Task, encoding: str, choice: Choice) -> Facts:
-    own = [Cell(encoding, seed, choice.settings) for seed in task.config.seeds]
-    cells = [_cell_facts(cell.seed, _read_cell(cell, task)) for cell in own]
+    cells = [Cell(encoding, seed, choice.settings) for seed in task.config.seeds]
     return {
         "name": encoding,
         "slug": slug(encoding),
         **choice.facts(),
-        "parameters": _parameters(task, own[0]),
-        "cells": cells,
+        "parameters": _parameters(task, cells[0]),
+        "cells": [_cell_facts(task, cell) for cell in cells],
     }
 
 
-def _cell_facts(seed: int, held: CellResult) -> Facts:
-    record = held.record
+def _cell_facts(task: Task, cell: Cell) -> Facts:
+    folder = cell.folder(task.run)
+    record = ended_training(folder)
     finished = record.status == "finished"
     return {
-        "seed": seed,
+        "seed": cell.seed,
         "status": record.status,
         "steps": record.step,
         "train_seconds": round(record.seconds, 2),
@@ -260,7 +241,7 @@ def _cell_facts(seed: int, held: CellResult) -> Facts:
         "validation_loss": record.validation[-1]["loss"] if finished else None,
         "training": thinned(record.training, MOST_CURVE_POINTS),
         "validation": record.validation,
-        "scores": held.scores,
+        "scores": {split: task.score(split, folder) for split in task.splits},
     }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TypedDict, cast
 from uuid import uuid4
 
@@ -51,34 +51,27 @@ _MOST_AT_ONCE = 1 << 20  # bytes read in one look
 _MOST_HEADER = 4096
 
 
-class EventWriter:
-    """Writes the events of one session of a cell; an earlier session's file is replaced.
+@contextmanager
+def event_writer(folder: Path, attempt: str, facts: Event) -> Iterator[Emit]:
+    """Yield what appends the events of one session of a cell; an earlier session's are replaced.
 
-    attempt: what the launcher calls this start of the cell.
+    attempt: what the launcher calls this start of the cell. Appending raises OSError if the disk is
+    full or gone.
     """
+    path = folder / EVENTS_FILE
+    path.unlink(missing_ok=True)  # a new file: readers notice it by the session in its header
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def __init__(self, folder: Path, attempt: str, facts: Event) -> None:
-        path = folder / EVENTS_FILE
-        path.unlink(missing_ok=True)  # a new file: readers notice it by the session in its header
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self({"attempt": attempt, "session": uuid4().hex, **facts})
-
-    def __call__(self, event: Event) -> None:
-        """Append an event. Raises OSError if the disk is full or gone."""
+    def emit(event: Event) -> None:
         line = f"{json.dumps(event)}\n".encode()
         while line:
-            line = line[os.write(self._handle, line) :]
+            line = line[os.write(handle, line) :]
 
-    def __enter__(self) -> EventWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        os.close(self._handle)
+    try:
+        emit({"attempt": attempt, "session": uuid4().hex, **facts})
+        yield emit
+    finally:
+        os.close(handle)
 
 
 @dataclass
@@ -88,7 +81,7 @@ class EventReader:
     folder: Path
     attempt: str
     _session: str = ""
-    _offset: int = field(default=0)
+    _offset: int = 0
 
     def __call__(self) -> list[Event]:
         try:

@@ -5,6 +5,7 @@ Every launcher starts the same process on the machine where the cell runs.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,11 +19,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import Goal, settings_to_json
+from ropewalk.lab.config import Goal
 from ropewalk.lab.decoding.processes import LARGEST_ON_HEAP, MOST_KEPT
-
-INTERRUPTED = 130  # stopped by a signal after saving, or lost; the cell may start again
-BUSY = 75  # another process works on the cell
 
 STOP_WITH_PARENT = "--stop-at-eof"
 # glibc otherwise returns freed memory to the system and takes it again within every training step:
@@ -53,12 +51,22 @@ class Start:
         # -P: do not import from the working directory.
         words = [sys.executable, "-P", "-m", "ropewalk.lab.running.worker", str(self.run)]
         words += [self.cell.encoding, str(self.cell.seed), "--goal", self.goal]
-        words += ["--settings", settings_to_json(self.cell.settings), "--attempt", self.attempt]
+        words += ["--settings", json.dumps(dict(self.cell.settings)), "--attempt", self.attempt]
         return [*words, "--dead", self.dead, "--job", job, STOP_WITH_PARENT]
 
 
+@dataclass(frozen=True)
+class End:
+    """How a job ended: the exit status of the cell's process, and its last lines of output."""
+
+    code: int
+    output: tuple[str, ...] = ()
+
+
 class WorkerProcess:
-    """A running cell. It saves and ends when it is stopped, or when this process dies."""
+    """A cell in a process of this machine. It saves and ends when it is stopped, or orphaned."""
+
+    place = ""
 
     def __init__(self, start: Start, job: str = "") -> None:
         # In its own session: Ctrl-C reaches only this process, which forwards it once. Nothing is
@@ -83,41 +91,25 @@ class WorkerProcess:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def code(self) -> int | None:
-        """Return the exit status, or None while the cell runs."""
-        return self.wait(0)
-
-    def wait(self, seconds: float | None = None) -> int | None:
-        """Return the exit status, or None if the cell still runs after these seconds."""
+    def end(self, within: float = 0) -> End | None:
+        """Return how the process ended, or None if it still runs after these seconds."""
         try:
-            code = self._process.wait(seconds)
+            code = self._process.wait(within)
         except subprocess.TimeoutExpired:
             return None
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return code
+        self._reader.join(5)
+        return End(code, tuple(line.rstrip("\n") for line in self._noise))
 
     def stop(self) -> None:
         """Ask the cell to save and end."""
         self._process.send_signal(signal.SIGINT)
 
-    def output(self) -> list[str]:
-        """Return the last lines that an ended cell printed."""
-        self._reader.join(5)
-        return [line.rstrip("\n") for line in self._noise]
-
     def _read(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as stream:
             self._noise.extend(iter(partial(stream.readline, MOST_OF_A_LINE), ""))
-
-
-@dataclass(frozen=True)
-class End:
-    """How a job ended: the exit status of the cell's process, and its last lines of output."""
-
-    code: int
-    output: tuple[str, ...] = ()
 
 
 class Job(Protocol):
@@ -149,24 +141,6 @@ class Launcher(Protocol):
         """Free what the launcher itself uses."""
 
 
-class LocalJob:
-    """A process of this machine."""
-
-    place = ""
-
-    def __init__(self, start: Start) -> None:
-        self._process = WorkerProcess(start)
-
-    def end(self) -> End | None:
-        """Return how the process ended, or None."""
-        code = self._process.code()
-        return None if code is None else End(code, tuple(self._process.output()))
-
-    def stop(self) -> None:
-        """Forward Ctrl-C."""
-        self._process.stop()
-
-
 class LocalLauncher:
     """Starts cells as processes of this machine."""
 
@@ -176,7 +150,7 @@ class LocalLauncher:
 
     def start(self, starts: Sequence[Start]) -> list[Job]:
         """Start a process for each."""
-        return [LocalJob(start) for start in starts]
+        return [WorkerProcess(start) for start in starts]
 
     def close(self) -> None:
         """Do nothing: the processes end with their cells."""

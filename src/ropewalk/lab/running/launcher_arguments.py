@@ -80,7 +80,13 @@ def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
     if name == "local":
         return LocalLauncher()
     try:
-        return _slurm(run, arguments) if name == "slurm" else _ray(run, arguments)
+        if name == "slurm":
+            from ropewalk.lab.running.on_slurm import SlurmLauncher
+
+            return SlurmLauncher(run, arguments)
+        from ropewalk.lab.running.on_ray import RayLauncher
+
+        return RayLauncher(arguments)
     except ImportError as error:
         raise ValueError(
             f"--launcher {name} needs the extra {name} ({error}): run pip install "
@@ -108,15 +114,3 @@ def read_arguments(
         word = known[name].kind is str
         found[name] = known[name].read(name, value if word else read_value(value))
     return found
-
-
-def _slurm(run: Path, arguments: dict[str, Any]) -> Launcher:
-    from ropewalk.lab.running.on_slurm import SlurmLauncher
-
-    return SlurmLauncher(run, arguments)
-
-
-def _ray(run: Path, arguments: dict[str, Any]) -> Launcher:
-    from ropewalk.lab.running.on_ray import RayLauncher
-
-    return RayLauncher(arguments)

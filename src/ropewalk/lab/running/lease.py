@@ -22,7 +22,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from ropewalk.files import Busy, is_alive, is_locked, locked, machine_name, open_now
-from ropewalk.lab.running.launcher import BUSY
+from ropewalk.lab.stopping import BUSY
 
 RENEWED_EVERY = 10.0  # seconds
 LEASE = 60.0  # seconds without a change, after which an owner on another machine counts as dead

@@ -14,23 +14,24 @@ from typing import Any
 import ray
 
 from ropewalk.checks import shown
-from ropewalk.lab.running.launcher import INTERRUPTED, End, Job, Start, WorkerProcess
+from ropewalk.lab.running.launcher import End, Job, Start, WorkerProcess
+from ropewalk.lab.stopping import INTERRUPTED
 
 _LOOKS_EVERY = 0.5
 _SAVES_WITHIN = 60.0
 _ANSWERS_WITHIN = 5.0
 
 
-def run_cell(start: Start) -> tuple[int, list[str]]:
-    """Run a cell in a task; return its exit status and its last output."""
+def run_cell(start: Start) -> End:
+    """Run a cell in a task."""
     process = WorkerProcess(start, f"ray task {ray.get_runtime_context().get_task_id()}")
     try:
-        while (code := process.wait(_LOOKS_EVERY)) is None:
+        while (end := process.end(_LOOKS_EVERY)) is None:
             pass
     except KeyboardInterrupt:  # the task is canceled
         process.stop()
-        code = process.wait(_SAVES_WITHIN)
-    return 1 if code is None else code, process.output()
+        end = process.end(_SAVES_WITHIN)
+    return end or End(1)
 
 
 class RayJob:
@@ -47,13 +48,13 @@ class RayJob:
         if not done:
             return None
         try:
-            code, output = ray.get(self._task)
+            end: End = ray.get(self._task)
         except ray.exceptions.RayTaskError as error:
             return End(1, tuple(str(error).strip().splitlines()[-20:]))
         except Exception as error:  # Ray has several: the task was killed, or its machine died
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            return End(INTERRUPTED, (f"its ray task ended without a result: {said[0]}",))
-        return End(code, tuple(output))
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            return End(INTERRUPTED, (f"its ray task ended without a result: {reason}",))
+        return end
 
     def stop(self) -> None:
         """Cancel the task; its cell saves."""
@@ -78,14 +79,13 @@ class RayLauncher:
     def start(self, starts: Sequence[Start]) -> list[Job]:
         """Start a task for each. Raises ValueError if the cluster does not answer."""
         self._connect()
-        found = self._arguments
-        cpus = found.get("cpus", starts[0].threads)
+        cpus = self._arguments.get("cpus", starts[0].threads)
         if not self._address():
             _check_room(cpus, self.gpus)
         remote = ray.remote(
             num_cpus=cpus,
             num_gpus=self.gpus,
-            max_retries=found.get("retries", 3),
+            max_retries=self._arguments.get("retries", 3),
             retry_exceptions=False,
         )(run_cell)
         return [RayJob(remote.remote(start)) for start in starts]

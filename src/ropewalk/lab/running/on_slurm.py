@@ -21,7 +21,8 @@ import submitit
 from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
 
 from ropewalk.checks import shown
-from ropewalk.lab.running.launcher import INTERRUPTED, End, Job, Start, WorkerProcess
+from ropewalk.lab.running.launcher import End, Job, Start, WorkerProcess
+from ropewalk.lab.stopping import INTERRUPTED
 
 LOGS = "launcher"  # of the run's folder
 _DAY = 24 * 60
@@ -38,19 +39,19 @@ class CellJob:
         self.start = start
         self._process: WorkerProcess | None = None
 
-    def __call__(self) -> tuple[int, list[str]]:
-        """Run the cell; return its exit status and its last output."""
+    def __call__(self) -> End:
+        """Run the cell."""
         environment = submitit.JobEnvironment()
         self._process = WorkerProcess(self.start, f"{environment.cluster} job {environment.job_id}")
-        while (code := self._process.wait(_LOOKS_EVERY)) is None:  # signals arrive in between
+        while (end := self._process.end(_LOOKS_EVERY)) is None:  # signals arrive in between
             pass
-        return code, self._process.output()
+        return end
 
     def checkpoint(self) -> DelayedSubmission:
         """Let the cell save; return the job that submitit queues again."""
         if self._process is not None:
             self._process.stop()
-            self._process.wait(_SAVES_WITHIN)
+            self._process.end(_SAVES_WITHIN)
         return DelayedSubmission(CellJob(self.start))
 
 
@@ -90,11 +91,7 @@ class SlurmJob:
     """A job in the queue, or running."""
 
     def __init__(
-        self,
-        job: submitit.Job[tuple[int, list[str]]],
-        cluster: str,
-        queue: Queue | None,
-        logs: Path,
+        self, job: submitit.Job[End], cluster: str, queue: Queue | None, logs: Path
     ) -> None:
         self._job, self._queue, self._logs = job, queue, logs
         self.place = f"{cluster} job {job.job_id}"
@@ -108,12 +105,11 @@ class SlurmJob:
         elif not _exists(self._job.paths.result_pickle):  # `done` would ask sacct, and complain
             return None if self._queue.has(self._job.job_id) else lost
         try:
-            code, output = self._job.result()
+            return self._job.result()
         except FailedJobError as error:
             return End(1, tuple(str(error).strip().splitlines()[-20:]))
         except Exception:  # submitit has several: the job was killed, or its node died
             return lost
-        return End(code, tuple(output))
 
     def stop(self) -> None:
         """Cancel the job; its cell saves when its parent process ends."""
@@ -156,8 +152,7 @@ class SlurmLauncher:
         """Submit the cells, as one array. Raises ValueError if Slurm refuses them."""
         # -P: do not import from the working directory.
         python = f"{shlex.quote(sys.executable)} -P"
-        each = {"python": python, "max_num_timeout": _REQUEUES}
-        own = {f"{self._cluster}_{name}": value for name, value in each.items()}
+        own = {f"{self._cluster}_python": python, f"{self._cluster}_max_num_timeout": _REQUEUES}
         executor = submitit.AutoExecutor(folder=self._folder, cluster=self._cluster, **own)
         executor.update_parameters(**self._parameters(starts))
         jobs: list[Any] = []
@@ -177,18 +172,14 @@ class SlurmLauncher:
         """Do nothing: jobs outlive this process."""
 
     def _parameters(self, starts: Sequence[Start]) -> dict[str, Any]:
-        found = self._arguments
-        own = {
-            f"slurm_{name}": found[name]
-            for name in ("partition", "account", "qos", "constraint")
-            if name in found
-        }
+        given = self._arguments
+        words = ("partition", "account", "qos", "constraint")
         return {
             "name": "ropewalk",
-            "timeout_min": found.get("minutes", _DAY),
-            "cpus_per_task": found.get("cpus", starts[0].threads),
-            "mem_gb": found.get("memory_gb"),
+            "timeout_min": given.get("minutes", _DAY),
+            "cpus_per_task": given.get("cpus", starts[0].threads),
+            "mem_gb": given.get("memory_gb"),
             "gpus_per_node": self.gpus or None,
             "slurm_array_parallelism": len(starts),
-            **own,
+            **{f"slurm_{name}": given[name] for name in words if name in given},
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -41,12 +40,7 @@ class Watcher:
             self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def stage(self, name: str) -> None:
@@ -86,12 +80,8 @@ class Watcher:
                 task, completed=event["step"], total=event["steps"], status=_status(event)
             )
         elif "phase" in event:
-            done = (
-                {"total": 1, "completed": 1}
-                if event["phase"] in ("finished", "already finished")
-                else {}
-            )
-            self._bars.update(task, status=event["phase"], **done)  # type: ignore[arg-type]
+            whole = 1.0 if event["phase"] in ("finished", "already finished") else None
+            self._bars.update(task, status=event["phase"], total=whole, completed=whole)
 
     def _print(self, cell: Cell, event: Event) -> None:
         if event.get("phase") == "training":

@@ -27,6 +27,7 @@ from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.training.checkpoints import differences, training_fields
 from ropewalk.lab.training.process_group import (
     failures_in_words,
     is_launched,
@@ -47,34 +48,36 @@ class Conditions:
     precision: str
 
 
-def read_conditions(run: Path) -> Conditions | None:
-    """Return the conditions of a run; None for one of an earlier version."""
-    path = run / CONDITIONS_FILE
-    if not path.exists():
-        return None
-    held = read_checked_json(path, "threads", "device", "precision")
-    return Conditions(int(held["threads"]), str(held["device"]), str(held["precision"]))
+def read_conditions(run: Path) -> Conditions:
+    """Return the conditions of a run, which its first command fixes."""
+    facts = read_checked_json(run / CONDITIONS_FILE, "threads", "device", "precision")
+    return Conditions(int(facts["threads"]), str(facts["device"]), str(facts["precision"]))
 
 
-def fix_conditions(run: Path, config: Config, threads: int, *, gpus: float = 0) -> Conditions:
+def fix_conditions(config: Config, run: Path, at_once: int, launcher: Launcher) -> Conditions:
     """Return the conditions of a run; record them if it has none.
 
-    threads: of a cell, for a new run. gpus: of a cell, on other machines. Raises ValueError if the
-    config names another device than the run was created with.
+    Threads: OMP_NUM_THREADS, or a cell's share of the cores; 1 on other machines. Raises ValueError
+    if the config names another device than the run was created with.
     """
-    held = read_conditions(run)
-    if held is None:
-        held = _conditions_of(config, threads, gpus)
-        write_checked_json(run / CONDITIONS_FILE, asdict(held))
-    if config.device not in ("auto", held.device):
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    threads = 1 if launcher.at_once else max(1, cores() // at_once)
+    if asked.isdecimal() and int(asked):
+        threads = int(asked)
+    with _alone(run):  # two commands may begin at the same time
+        if not (run / CONDITIONS_FILE).exists():
+            made = _new_conditions(config, threads, launcher.gpus)
+            write_checked_json(run / CONDITIONS_FILE, asdict(made))
+        conditions = read_conditions(run)
+    if config.device not in ("auto", conditions.device):
         raise ValueError(
-            f"{run} was created with device={held.device}, so device must be {held.device}, got "
-            f"{shown(config.device)}; choose another folder with --out"
+            f"{run} was created with device={conditions.device}, so device must be "
+            f"{conditions.device}, got {shown(config.device)}; choose another folder with --out"
         )
-    return held
+    return conditions
 
 
-def _conditions_of(config: Config, threads: int, gpus: float) -> Conditions:
+def _new_conditions(config: Config, threads: int, gpus: float) -> Conditions:
     if not gpus or config.device not in ("auto", "cuda"):
         device = pick_device(config.device)
         return Conditions(threads, str(device), pick_precision(config.precision, device))
@@ -122,7 +125,7 @@ def prepare(
 
 def _prepare_for_all(config: Config, run: Path, progress: Progress) -> Task:
     task = _prepare(config, run, progress, elsewhere=False)
-    conditions_of(config, run, 1, LocalLauncher())
+    fix_conditions(config, run, 1, LocalLauncher())
     return task
 
 
@@ -184,26 +187,8 @@ def _as_user_error(run: Path) -> Iterator[None]:
         ) from None
 
 
-def conditions_of(config: Config, run: Path, at_once: int, launcher: Launcher) -> Conditions:
-    """Return the conditions of a run, which its first command fixes.
-
-    Threads: OMP_NUM_THREADS, or a cell's share of the cores; 1 on other machines.
-    """
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    threads = 1 if launcher.at_once else max(1, cores() // at_once)
-    if said.isdecimal() and int(said):
-        threads = int(said)
-    with _alone(run):  # two commands may begin at the same time
-        return fix_conditions(run, config, threads, gpus=launcher.gpus)
-
-
 def _check_same(run: Path, config: Config, digest: str) -> None:
-    held = read_run_config(run).training()
-    differing = [
-        f"{name} is {held.get(name)!r} there and {value!r} here"
-        for name, value in config.training().items()
-        if held.get(name) != value
-    ]
+    differing = differences(training_fields(read_run_config(run)), training_fields(config))
     corpus = run / "corpus.json"
     if corpus.exists() and read_checked_json(corpus, "digest")["digest"] != digest:
         differing.append("the data has changed since")

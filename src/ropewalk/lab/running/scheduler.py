@@ -10,25 +10,18 @@ from pathlib import Path
 from uuid import uuid4
 
 from ropewalk.checks import shown
-from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json
-from ropewalk.lab.cells import Cell, CellFailed, cells_of
+from ropewalk.files import Facts
+from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import Config, Goal
 from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.running.cell import done_before
 from ropewalk.lab.running.events import EventReader, Watch
-from ropewalk.lab.running.launcher import (
-    BUSY,
-    INTERRUPTED,
-    End,
-    Job,
-    Launcher,
-    LocalLauncher,
-    Start,
-)
+from ropewalk.lab.running.launcher import End, Job, Launcher, LocalLauncher, Start
 from ropewalk.lab.running.lease import Sightings
-from ropewalk.lab.running.run_folder import conditions_of, prepare
+from ropewalk.lab.running.run_folder import fix_conditions, prepare
+from ropewalk.lab.stopping import BUSY, INTERRUPTED, CellFailed
 from ropewalk.lab.training.process_group import is_launched
-from ropewalk.lab.training.trainer import read_record
+from ropewalk.lab.training.trainer import ended_training
 from ropewalk.machine import cores, pick_device
 
 ASK_AGAIN = 0.5  # seconds between two looks at a cell that another command is running
@@ -214,7 +207,7 @@ def run_cells(
         return 1
     launcher = launcher or LocalLauncher()
     at_once = cells_at_once(config, len(cells), jobs, launcher)
-    threads = conditions_of(config, run, at_once, launcher).threads
+    threads = fix_conditions(config, run, at_once, launcher).threads
 
     def done(cell: Cell) -> str:
         try:
@@ -270,12 +263,11 @@ def train_one(
     prepare(config, run, progress, elsewhere=elsewhere)
     run_cells(config, run, watch=watch, launcher=launcher)
     cell = cells_of(config)[0]
-    path = cell.folder(run) / "training.json"
-    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
+    record = ended_training(cell.folder(run))
     if record.status == "diverged":
         raise CellFailed(
             f"{cell}: training diverged after {record.step} of {record.steps} steps: its loss is "
             f"not finite, and there is no model; choose a lower learning_rate than "
             f"{config.learning_rate:g}, or a longer warmup, and another folder with --out"
         )
-    return path.with_name("model.safetensors")
+    return cell.folder(run) / "model.safetensors"

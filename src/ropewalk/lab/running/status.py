@@ -15,10 +15,11 @@ from ropewalk.lab.config import DECODING_FIELDS, Config, Goal, encodings_uncheck
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.report.formats import format_duration, format_number
 from ropewalk.lab.results import Results, read_results
-from ropewalk.lab.running.cell import TRAINED, done_before
+from ropewalk.lab.running.cell import done_before
 from ropewalk.lab.running.events import Event, read_session
 from ropewalk.lab.running.lease import LEASE, Lease, has_ended, read_lease, this_machine
 from ropewalk.lab.running.tuning import chosen, chosen_training, is_trained, trial_cells
+from ropewalk.lab.training.trainer import TRAINED
 
 COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE OR REASON")
 RUN_COLUMNS = ("FOLDER", "TASK", "STATE", "SCORE", "ENCODINGS")

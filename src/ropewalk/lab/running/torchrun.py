@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ropewalk.encodings import import_encodings
-from ropewalk.files import Busy, read_checked_json
-from ropewalk.lab.cells import Cell, CellFailed
+from ropewalk.files import Busy
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, Goal
-from ropewalk.lab.config_sources import read_run_config
-from ropewalk.lab.running.cell import lack_of_memory, run_cell, train_cell
+from ropewalk.lab.running.cell import lack_of_memory, open_cell, run_cell, train_cell
 from ropewalk.lab.running.events import Emit, Event, Watch
-from ropewalk.lab.running.run_folder import read_conditions
-from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.stopping import CellFailed
+from ropewalk.lab.tasks import Task
 from ropewalk.lab.training.parallel_trainer import ParallelTrainer
 from ropewalk.lab.training.process_group import Group, failures_in_words, join
-from ropewalk.lab.training.trainer import Record
+from ropewalk.lab.training.trainer import TRAINED, Record
 
 
 def run_cells_together(
@@ -45,13 +43,13 @@ def run_cells_together(
 
 def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None:
     def train(
-        task: Task, encoding: str, seed: int, folder: Path, emit: Emit, precision: str | None
+        task: Task, encoding: str, seed: int, folder: Path, emit: Emit, precision: str
     ) -> Record:
         def together(*arguments: Any) -> ParallelTrainer:
             group.broadcast(True)
             return ParallelTrainer(group, *arguments)
 
-        if (folder / "training.json").exists():
+        if (folder / TRAINED).exists():
             group.broadcast(False)
         return train_cell(task, encoding, seed, folder, emit, precision, together)
 
@@ -73,11 +71,7 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
 
 
 def _follow(group: Group, run: Path, cell: Cell) -> None:
-    for held in read_checked_json(run / "config.json").get("imports", ()):
-        import_encodings(held["source"], held["digest"])
+    task, precision = open_cell(run, cell)
     if not group.broadcast(False):  # the first process says that it is trained already
         return
-    task = open_task(read_run_config(run).with_settings(cell.settings), run)
-    conditions = read_conditions(run)
-    precision = conditions.precision if conditions else None
     ParallelTrainer(group, task, cell.encoding, cell.seed, cell.folder(run), precision).run()

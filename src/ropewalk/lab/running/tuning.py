@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ropewalk.checks import shown
-from ropewalk.files import MOST_DATA_BYTES, Facts, read_checked_json, write_checked_json
+from ropewalk.files import Facts, read_checked_json, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, TRAINING_FIELDS, Config, Settings, points
 from ropewalk.lab.config_sources import read_run_config, read_sweep, with_sweep
@@ -23,12 +23,12 @@ from ropewalk.lab.results import DecodingTrial, Trial
 from ropewalk.lab.tasks import CLASSES, Task
 from ropewalk.lab.tensors import load_weights
 from ropewalk.lab.training.checkpoints import chosen_snapshots, mean_of
-from ropewalk.lab.training.trainer import Record, read_record
+from ropewalk.lab.training.trainer import TRAINED, Record, ended_training
 from ropewalk.machine import pick_device
 
 T = TypeVar("T")
 
-_RECORD, _TRIALS = "training.json", "decoding.json"  # of a cell
+_TRIALS = "decoding.json"  # of a cell
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def trial_cells(config: Config) -> list[Cell]:
 
 def is_trained(cell: Cell, run: Path) -> bool:
     """Return whether a cell's training has ended."""
-    return (cell.folder(run) / _RECORD).exists()
+    return (cell.folder(run) / TRAINED).exists()
 
 
 def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
@@ -125,8 +125,7 @@ def untried(config: Config, grid: Sequence[Settings], folder: Path) -> list[Sett
 
 
 def _trial(cell: Cell, config: Config, run: Path) -> Trial:
-    path = cell.folder(run) / _RECORD
-    record = read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
+    record = ended_training(cell.folder(run))
     loss = None
     if record.status == "finished":
         losses = [seen["loss"] for seen in record.validation]

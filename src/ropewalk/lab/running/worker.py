@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _thread
 import argparse
+import json
 import os
 import signal
 import sys
@@ -29,24 +30,20 @@ import torch
 
 from ropewalk.files import Busy, read_checked_json
 from ropewalk.lab.cells import Cell
-from ropewalk.lab.config import (
-    Goal,
-    encodings_unchecked,
-    settings_from_json,
-)
+from ropewalk.lab.config import Goal, encodings_unchecked
 from ropewalk.lab.config_sources import read_run_config
-from ropewalk.lab.running.cell import _run_owned, done_before, lack_of_memory
-from ropewalk.lab.running.events import Emit, Event, EventWriter
-from ropewalk.lab.running.launcher import BUSY, INTERRUPTED, STOP_WITH_PARENT
+from ropewalk.lab.running.cell import done_before, lack_of_memory, run_owned
+from ropewalk.lab.running.events import Emit, Event, event_writer
+from ropewalk.lab.running.launcher import STOP_WITH_PARENT
 from ropewalk.lab.running.lease import owned
-from ropewalk.lab.stopping import end_with, interrupt_once, stopping_signals
+from ropewalk.lab.stopping import BUSY, INTERRUPTED, end_with, interrupt_once, stopping_signals
 
 ASK_AGAIN = 5.0  # seconds between two requests to stop
 
 
 def _is_done(run: Path, cell: Cell, goal: Goal) -> bool:
     """Return whether a cell needs nothing, as one that waited in a queue while another ran it."""
-    with encodings_unchecked(), suppress(ValueError, OSError):  # which `_run_owned` reports
+    with encodings_unchecked(), suppress(ValueError, OSError):  # which `run_owned` reports
         return bool(done_before(cell, run, read_run_config(run), goal))
     return False
 
@@ -78,7 +75,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("run", type=Path)
     parser.add_argument("encoding")
     parser.add_argument("seed", type=int)
-    parser.add_argument("--settings", type=settings_from_json, default=(), metavar="JSON")
+    parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON")
     parser.add_argument("--goal", choices=get_args(Goal), default="scored")
     for name in ("attempt", "job", "dead"):
         parser.add_argument(f"--{name}", default="")
@@ -102,7 +99,7 @@ def _main(*words: str) -> int:
         warnings.showwarning = warn
         if own:
             _stop_with_parent()
-        cell = Cell(options.encoding, options.seed, options.settings)
+        cell = Cell(options.encoding, options.seed, tuple(options.settings.items()))
         folder = cell.folder(options.run)
         read_checked_json(options.run / "config.json")  # before a folder is made in it
         with owned(folder, job=options.job, dead=options.dead) as owner:
@@ -115,8 +112,8 @@ def _main(*words: str) -> int:
                 "started": owner.started,
                 "threads": torch.get_num_threads(),
             }
-            with EventWriter(folder, options.attempt, facts) as emit:
-                return _ending(partial(_run_owned, options.run, cell, emit, options.goal), emit)
+            with event_writer(folder, options.attempt, facts) as emit:
+                return _ending(partial(run_owned, options.run, cell, emit, options.goal), emit)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Busy:

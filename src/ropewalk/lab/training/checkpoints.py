@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -29,10 +30,52 @@ from ropewalk.files import (
     read_checked_json,
     write_checked_json,
 )
+from ropewalk.lab.config import SCORING_FIELDS, Config, first_line
 from ropewalk.lab.tensors import check_finite, load_weights, read_tensors, weights_of
 from ropewalk.lab.training.process_group import Group
 
 SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
+
+#: Fields that can change without training again. Data is compared by its digest, not by its path.
+NOT_TRAINING = {*SCORING_FIELDS, "preset", "encodings", "seeds", "sweep", "splits", "data"}
+NOT_TRAINING |= {"device", "parallel", "compile"}  # results differ by rounding only
+
+
+def training_fields(config: Config) -> Facts:
+    """Return the fields that training depends on; a checkpoint is valid for these only."""
+    fields = {name: value for name, value in config.facts().items() if name not in NOT_TRAINING}
+    if config.imports:  # compared by name and digest, not by folder
+        fields["imports"] = [
+            {**imported, "source": Path(imported["source"]).name} for imported in fields["imports"]
+        ]
+    return fields
+
+
+def differences(there: Facts, here: Facts) -> list[str]:
+    """Return what differs between the fields of an earlier training and these."""
+    return [
+        f"{name} is {there.get(name)!r} there and {value!r} here"
+        for name, value in here.items()
+        if there.get(name) != value
+    ]
+
+
+def check_facts(path: Path, there: Facts, here: Facts) -> None:
+    """Raise ValueError, naming what differs, for a checkpoint of another config or seed."""
+    try:
+        config = Config.model_validate(there.get("config", {}))
+    except ValidationError as error:
+        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
+    cell = ("encoding", "seed")
+    differing = differences(
+        {**training_fields(config), **{name: there.get(name) for name in cell}},
+        {**here["config"], **{name: here[name] for name in cell}},
+    )
+    if differing:
+        raise ValueError(
+            f"{path} is a checkpoint of another config: {'; '.join(differing)}; use the config it "
+            f"was made with, or another run folder"
+        )
 
 
 def snapshot_path(folder: Path, step: int) -> Path:

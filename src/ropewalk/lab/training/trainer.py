@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
-from ropewalk.lab.config import Config, first_line
+from ropewalk.files import MOST_DATA_BYTES, read_checked_json
+from ropewalk.lab.config import Config
 from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import Model, build_model
 from ropewalk.lab.stopping import interruptions
@@ -29,6 +29,7 @@ from ropewalk.lab.tensors import (
 from ropewalk.lab.training.checkpoints import (
     SAVE_EVERY,
     best_snapshot,
+    check_facts,
     checkpoints,
     read_together,
     remove_checkpoints,
@@ -36,10 +37,13 @@ from ropewalk.lab.training.checkpoints import (
     snapshot_path,
     snapshots,
     step_of,
+    training_fields,
     training_tensors,
 )
 from ropewalk.lab.training.process_group import Group
 from ropewalk.machine import peak_memory, pick_device, pick_precision
+
+TRAINED = "training.json"  # of a cell whose training has ended
 
 
 def learning_rate(config: Config, step: int, steps: int) -> float:
@@ -100,7 +104,7 @@ class Trainer:
     ) -> None:
         self.task, self.config, self.seed, self.folder = task, task.config, seed, folder
         config = task.config
-        self.facts = {"encoding": encoding, "seed": seed, "config": config.training()}
+        self.facts = {"encoding": encoding, "seed": seed, "config": training_fields(config)}
         self.device = pick_device(config.device)
         self.precision = precision or pick_precision(config.precision, self.device)
         self.model = self._place(build_model(config, encoding, seed, task.vocabulary))
@@ -268,6 +272,12 @@ class Trainer:
         return tensors
 
 
+def ended_training(folder: Path) -> Record:
+    """Return the record of a cell's training that has ended."""
+    path = folder / TRAINED
+    return read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
+
+
 def read_record(path: Path, facts: dict[str, Any]) -> Record:
     """Return the record in a file's facts. Raises ValueError, naming the file, if it has none."""
     try:
@@ -277,23 +287,3 @@ def read_record(path: Path, facts: dict[str, Any]) -> Record:
             f"{path} has no record of a training run; delete it and run the same command to train "
             f"the model again"
         ) from None
-
-
-def check_facts(path: Path, held: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raise ValueError, naming what differs, for a checkpoint of another config or seed."""
-    ours = {**wanted["config"], **{k: wanted[k] for k in ("encoding", "seed")}}
-    try:
-        config = Config.model_validate(held.get("config", {})).training()
-    except ValidationError as error:
-        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
-    theirs = {**config, **{k: held.get(k) for k in ("encoding", "seed")}}
-    differing = [
-        f"{name} is {theirs.get(name)!r} there and {value!r} here"
-        for name, value in ours.items()
-        if theirs.get(name) != value
-    ]
-    if differing:
-        raise ValueError(
-            f"{path} is a checkpoint of another config: {'; '.join(differing)}; use the config it "
-            f"was made with, or another run folder"
-        )
