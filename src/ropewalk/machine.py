@@ -54,10 +54,8 @@ def peak_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     # On Linux, ru_maxrss begins at the memory of the process that started this one.
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    if peak := _stated("/proc/self/status", "VmHWM"):
+        return int(peak.split()[0]) * 1024
     import resource  # Windows has none
 
     unit = 1 if sys.platform == "darwin" else 1024
@@ -81,12 +79,18 @@ def available_memory(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    info = Path("/proc/meminfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+    if free := _stated("/proc/meminfo", "MemAvailable"):
+        return int(free.split()[0]) * 1024
     return memory(device)
+
+
+def _stated(path: str, name: str) -> str | None:
+    """Return what a file of Linux states under a name; None on other systems."""
+    with suppress(OSError):
+        for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(name):
+                return line.partition(":")[2].strip()
+    return None
 
 
 def check_fits(
@@ -122,31 +126,24 @@ def cores() -> int:
 
 def processor() -> str:
     """Return the name of the processor."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return _stated("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
 
 
 def commit() -> str | None:
     """Return the commit of the source tree that this runs from, with a + if it was changed."""
+
+    def git(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        package = str(Path(__file__).parent)
+        command = ["git", "-C", package, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=check)
+
     try:
-        where = Path(__file__).parent  # the package
-        ask = ["git", "-C", str(where)]
-        run = subprocess.run(
-            [*ask, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        )
-        subprocess.run(
-            [*ask, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True
-        )
-        changed = subprocess.run(
-            [*ask, "diff", "--quiet", "HEAD", "--", "."], check=False
-        ).returncode
+        head = git("rev-parse", "HEAD").stdout.strip()
+        git("ls-files", "--error-unmatch", __file__)
+        changed = git("diff", "--quiet", "HEAD", "--", ".", check=False).returncode
     except (OSError, subprocess.CalledProcessError):
         return None
-    return run.stdout.strip() + ("+" if changed else "")
+    return head + ("+" if changed else "")
 
 
 def versions(

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ropewalk.lab.config import Config, rule_of
+from ropewalk.lab.config import Config, rule_of, slug
 from ropewalk.lab.config_sources import make_config, read_run_config, read_setting
 from ropewalk.lab.presets import PRESETS
 from ropewalk.lab.training.checkpoints import training_fields
@@ -48,7 +48,7 @@ def test_all_mistakes_are_named_at_once():
         ({"encodings": "rotary(theta=abc)"}, "theta must be a float"),
         ({"encodings": "sinusoidal(cross=True)"}, "does not act in attention"),
         ({"encodings": ""}, "must have at least one value"),
-        ({"encodings": "rotary,rotary"}, "encodings must not repeat a value"),
+        ({"encodings": "rotary,rotary()"}, "encodings must not repeat a value"),
         ({"seeds": "1,x"}, "seeds"),
         ({"heads": 3}, "heads must divide width"),
         ({"heads": 4, "kv_heads": 3}, "kv_heads must divide heads"),
@@ -83,6 +83,8 @@ def test_settings_are_read_as_yaml():
     assert read_setting("learning_rate=3.0e-3") == ("learning_rate", 0.003)
     assert read_setting("encodings=none,rotary") == ("encodings", "none,rotary")
     assert read_setting("kv_heads=null") == ("kv_heads", None)
+    assert read_setting("source=no") == ("source", "no")  # a word stays a word
+    assert read_setting("lowercase=no") == ("lowercase", False)
     assert make_config(settings=dict([read_setting("learning_rate=1e-3")])).learning_rate == 1e-3
     for wrong in ("width", "=3"):
         with pytest.raises(ValueError, match="field=value"):
@@ -102,16 +104,6 @@ def test_a_preset_given_as_a_field_is_that_preset():
     assert make_config(settings={"preset": "multi30k-base"}).width == 512
     with pytest.raises(ValueError, match=r"preset must be one of .*got '\.\./\.\./etc'"):
         make_config(settings={"preset": "../../etc"})
-
-
-def test_words_stay_words():
-    assert read_setting("source=no") == ("source", "no")
-    assert read_setting("lowercase=no") == ("lowercase", False)
-
-
-def test_one_encoding_written_twice_is_refused():
-    with pytest.raises(ValueError, match="encodings must not repeat"):
-        make_config(settings={"encodings": "rotary,rotary()"})
 
 
 def test_a_mistake_in_attention_is_named_once():
@@ -204,9 +196,8 @@ def test_what_a_field_must_be_is_said_in_one_form(settings, said):
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("name", Config.model_fields)
-def test_every_field_has_a_rule(name):
-    assert rule_of(Config.model_fields[name])
+def test_every_field_has_a_rule():
+    assert all(rule_of(field) for field in Config.model_fields.values())
 
 
 @pytest.mark.parametrize("text", ["epochs=1:30", "layers=yes", "epochs=on", "width=2020-01-01"])
@@ -255,3 +246,31 @@ def test_a_run_config_without_its_fields_is_damaged(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"config\.json has no 'encodings'; delete it"):
         read_run_config(tmp_path)
+
+
+DIFFERING = [
+    "xpos",
+    "xpos(center=3)",
+    "xpos(center=-3)",
+    "xpos(center=-.3)",
+    "rotary(theta=1e6)",
+    "rotary(theta=1e-6)",
+    "rotary(rotary_dim=16)",
+    "transformer_xl",
+    *(f"rotary(rule=longrope,short_factor={[1.0] * 64},long_factor={[n] * 64})" for n in (2, 3)),
+]
+
+
+def test_no_two_encodings_share_a_folder():
+    """Fails if one would take the other's checkpoint for its own."""
+    assert len({slug(name) for name in DIFFERING}) == len(DIFFERING)
+
+
+def test_a_folder_can_be_named_so():
+    for name in DIFFERING:
+        assert len(slug(name)) < 200
+        assert not set(slug(name)) & set("()=,/ '\"[]")
+
+
+def test_a_short_name_reads_as_the_encoding():
+    assert slug("rotary(theta=1e6)") == "rotary-theta-1e6"

@@ -81,7 +81,7 @@ def whole(draw):
 
 
 @given(whole())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_what_is_written_is_read(tmp_path_factory, results):
     folder = tmp_path_factory.mktemp("published")
     kept = copy.deepcopy(results)

@@ -3,11 +3,14 @@
 Fails if a signal that arrives at exit prints a traceback or changes the exit status.
 """
 
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from ropewalk.lab.stopping import interruptions
 
 AT_EXIT = """
 import atexit, os, signal, sys
@@ -26,3 +29,11 @@ def test_a_signal_at_exit_changes_nothing(name):
     words = [sys.executable, "-c", AT_EXIT, str(int(getattr(signal, name)))]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "after it\n", "")
+
+
+def test_an_interruption_is_collected_and_the_handler_put_back():
+    before = signal.getsignal(signal.SIGINT)
+    with interruptions() as received:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert received == [signal.SIGINT]
+    assert signal.getsignal(signal.SIGINT) is before

@@ -41,7 +41,7 @@ def start(world, name, *arguments):
     ]
 
 
-def finish(processes, timeout=120):
+def finish(processes, timeout=300):
     """Return what each process returned; raise with its error if one failed."""
     outputs = []
     try:

@@ -6,14 +6,12 @@ another's parameters, batches or dropout.
 
 import math
 import os
-import signal
 
 import pytest
 import torch
 from tiny_tasks import TINY_TRANSLATION, TRANSLATION_VOCABULARY, translation_splits
 
 from ropewalk.lab.config_sources import make_config
-from ropewalk.lab.stopping import interruptions
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.training.checkpoints import snapshots
 from ropewalk.lab.training.trainer import Trainer, learning_rate
@@ -147,12 +145,3 @@ def test_learning_rate_warms_up_and_falls():
     # Vaswani et al. 2017, eq. 3, at its peak.
     assert learning_rate(noam, 4000, 10**6) == pytest.approx(512**-0.5 * 4000**-0.5)
     assert learning_rate(noam, 16000, 10**6) == pytest.approx(512**-0.5 * 16000**-0.5)
-
-
-def test_an_interruption_is_collected_and_the_handler_put_back():
-
-    before = signal.getsignal(signal.SIGINT)
-    with interruptions() as received:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert received == [signal.SIGINT]
-    assert signal.getsignal(signal.SIGINT) is before

@@ -131,14 +131,8 @@ def owned(folder: Path, *, job: str = "", dead: str = "") -> Iterator[Owner]:
     """
     with locked(folder):
         _end_dead_lease(folder, dead)
-        owner = Owner(
-            uuid4().hex,
-            this_machine(),
-            machine_name(),
-            os.getpid(),
-            job,
-            datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        owner = Owner(uuid4().hex, this_machine(), machine_name(), os.getpid(), job, started)
         _write(folder, owner)
         released = threading.Event()
         threading.Thread(target=_renew, args=(folder, owner, released), daemon=True).start()
@@ -173,13 +167,12 @@ def _take_over(folder: Path, dead: Lease) -> None:
         raise Busy(f"another process took over {folder}") from None
     with open_now(aside) as file:
         moved = _owner_in(file.read(_MOST_BYTES))
-    if moved.token == dead.owner.token:
-        aside.unlink(missing_ok=True)
-        return
-    with suppress(OSError):  # the winner's lease: put it back
-        os.link(aside, folder / "owner.json")
+    if moved.token != dead.owner.token:
+        with suppress(OSError):  # the winner's lease: put it back
+            os.link(aside, folder / "owner.json")
     aside.unlink(missing_ok=True)
-    raise Busy(f"another process took over {folder}")
+    if moved.token != dead.owner.token:
+        raise Busy(f"another process took over {folder}")
 
 
 def _watch(folder: Path, lease: Lease) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -112,20 +112,27 @@ def prepare(
     ValueError if the folder has a run with another training config or other data. Under torchrun,
     the first process does this and the others wait.
     """
-    if is_launched():
-        if elsewhere:
-            raise ValueError(
-                "--launcher must be local under torchrun, whose processes train one cell together; "
-                "leave out one of the two"
-            )
-
-        return prepare_together(config, run, lambda: _prepare_for_all(config, run, progress))
-    return _prepare(config, run, progress, elsewhere=elsewhere)
-
-
-def _prepare_for_all(config: Config, run: Path, progress: Progress) -> Task:
-    task = _prepare(config, run, progress, elsewhere=False)
-    fix_conditions(config, run, 1, LocalLauncher())
+    if not is_launched():
+        return _prepare(config, run, progress, elsewhere=elsewhere)
+    if elsewhere:
+        raise ValueError(
+            "--launcher must be local under torchrun, whose processes train one cell together; "
+            "leave out one of the two"
+        )
+    group, prepared = join(config.device), False
+    if not group.is_first:
+        with failures_in_words():
+            prepared = group.broadcast(False)  # what the first process says
+        if prepared:
+            return open_task(config, run)
+        raise SystemExit(2)  # the first process says why
+    try:
+        task = _prepare(config, run, progress, elsewhere=False)
+        fix_conditions(config, run, 1, LocalLauncher())
+        prepared = True
+    finally:
+        with failures_in_words():
+            group.broadcast(prepared)
     return task
 
 
@@ -230,25 +237,3 @@ def check_memory(config: Config, vocabulary: int) -> None:
         ways={"a smaller width or feed_forward, or fewer layers": 0},
         of_total=True,
     )
-
-
-def prepare_together(config: Config, run: Path, prepare: Callable[[], Task]) -> Task:
-    """Prepare the run in the first process; return its task in all of them when it is done.
-
-    The other processes end with status 2 if `prepare` raises ValueError, which the first reports.
-    """
-    group = join(config.device)
-    if not group.is_first:
-        with failures_in_words():
-            is_prepared = group.broadcast(False)  # what the first process says
-        if is_prepared:
-            return open_task(config, run)
-        raise SystemExit(2)
-    prepared = False
-    try:
-        task = prepare()
-        prepared = True
-    finally:
-        with failures_in_words():
-            group.broadcast(prepared)
-    return task

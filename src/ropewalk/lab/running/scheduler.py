@@ -61,7 +61,7 @@ class Scheduler:
         self._sightings = Sightings()
         self._told: set[Cell] = set()  # cells of another command that the watcher knows about
         self._asked: dict[Cell, float] = {}
-        self._restarts: dict[Cell, int] = {}
+        self._restarts: dict[Cell, int] = {}  # of cells that a cluster interrupted
         self._stopping = False
         self.failures: list[str] = []
 
@@ -91,7 +91,17 @@ class Scheduler:
                 ready.append(cell)
         if not ready:
             return
-        starts = [self._start_of(cell) for cell in ready]
+        starts = [
+            Start(
+                run=self._run.resolve(),
+                cell=cell,
+                goal=self._goal,
+                threads=self._threads,
+                attempt=uuid4().hex,
+                dead=self._sightings.mark(cell.folder(self._run)),
+            )
+            for cell in ready
+        ]
         try:
             jobs = self._launcher.start(starts)
         except ValueError:
@@ -105,10 +115,6 @@ class Scheduler:
             events = EventReader(cell.folder(self._run), start.attempt)
             self._running[cell] = _Running(job, events)
             self._watch(cell, {"phase": f"queued, {job.place}" if job.place else "starting"})
-
-    def _start_of(self, cell: Cell) -> Start:
-        dead = self._sightings.mark(cell.folder(self._run))
-        return Start(self._run.resolve(), cell, self._goal, self._threads, uuid4().hex, dead)
 
     def _is_held(self, cell: Cell) -> bool:
         """Return whether another command is running a cell; report it once."""
@@ -140,26 +146,22 @@ class Scheduler:
             self._asked[cell] = time.monotonic()
             self._waiting.append(cell)
             return
-        if end.code == INTERRUPTED and not self._stopping and self._starts_again(cell):
-            self._watch(cell, {"phase": "interrupted; it starts again"})
-            self._waiting.append(cell)
-            return
+        # On this machine, only a person interrupts a cell; a cluster does it by itself.
+        if end.code == INTERRUPTED and not self._stopping and self._launcher.name != "local":
+            self._restarts[cell] = self._restarts.get(cell, 0) + 1
+            if self._restarts[cell] <= RESTARTS:
+                self._watch(cell, {"phase": "interrupted; it starts again"})
+                self._waiting.append(cell)
+                return
         if end.code == 0:
-            for said in end.output:
-                self._watch(cell, {"printed": said})
+            for line in end.output:
+                self._watch(cell, {"printed": line})
         outcomes = {0: running.outcome, INTERRUPTED: "interrupted"}
         self._watch(cell, {"phase": outcomes.get(end.code, "failed")})
         if end.code and not self._stopping:
-            said = "\n".join(end.output).strip()
-            why = running.error or said or f"the process ended with status {end.code}"
+            printed = "\n".join(end.output).strip()
+            why = running.error or printed or f"the process ended with status {end.code}"
             self.failures.append(f"{cell}: {why}")
-
-    def _starts_again(self, cell: Cell) -> bool:
-        """Return whether a cell that a cluster interrupted should be started again."""
-        if self._launcher.name == "local":
-            return False
-        self._restarts[cell] = self._restarts.get(cell, 0) + 1
-        return self._restarts[cell] <= RESTARTS
 
     def _stop(self) -> None:
         """Let running cells save; return when they have, or after a minute."""
@@ -169,15 +171,11 @@ class Scheduler:
             running.job.stop()
         until = time.monotonic() + SAVES_WITHIN
         while self._running and time.monotonic() < until:
-            self._look_quietly()
+            try:
+                self._look()
+            except Exception:  # the watcher may be what failed
+                self._running = {c: r for c, r in self._running.items() if r.job.end() is None}
             time.sleep(LOOKS_EVERY)
-
-    def _look_quietly(self) -> None:
-        """Look, although the watcher may be what failed."""
-        try:
-            self._look()
-        except Exception:
-            self._running = {c: r for c, r in self._running.items() if r.job.end() is None}
 
 
 def run_cells(

@@ -65,8 +65,8 @@ def _stop_with_parent() -> None:
 
 
 def _output_to_stderr() -> None:
-    """Redirect standard output, which nobody reads, to standard error."""
-    os.dup2(2, 1)  # for code that bypasses Python's sys.stdout
+    """Redirect standard output, which nobody reads, also of code that bypasses sys.stdout."""
+    os.dup2(2, 1)
     sys.stdout = sys.stderr
 
 
@@ -136,21 +136,20 @@ def _ending(work: Callable[[], None], emit: Emit) -> int:
         emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
         return 1
     except (MemoryError, RuntimeError) as error:
-        said = lack_of_memory(error)
-        if said is None:
+        if (reason := lack_of_memory(error)) is None:
             raise
-        emit({"error": said})
+        emit({"error": reason})
         return 1
     except ValueError as error:
         emit({"error": " ".join(str(error).split())})
         return 1
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        said = f"{what}; files written before are intact"
+        reason = f"{what}; files written before are intact"
         try:
-            emit({"error": said})
+            emit({"error": reason})
         except OSError:  # the disk is full, or gone
-            print(said, file=sys.stderr)
+            print(reason, file=sys.stderr)
         return 1
     return 0
 

@@ -186,9 +186,10 @@ def save_together(
             raise NotWrittenError(
                 f"{path} was not written: {_cause(error)}; the one before is intact"
             ) from None
-    digests = group.gather(_digests(unfinished, group.rank))
+    own = {path.name: _digest(path) for path in unfinished.glob(f"__{group.rank}_*.distcp")}
+    digests = group.gather(own)
     if group.is_first:
-        parts = {name: digest for own in digests for name, digest in own.items()}
+        parts = {name: digest for written in digests for name, digest in written.items()}
         write_checked_json(unfinished / "facts.json", {**facts, "parts": parts})
         if path.exists():  # of the same step, saved by an earlier session
             shutil.rmtree(path)
@@ -204,11 +205,6 @@ def remove_checkpoints(folder: Path) -> None:
     """Remove all checkpoints of several processes, also unfinished ones."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path)
-
-
-def _digests(folder: Path, rank: int) -> dict[str, str]:
-    """Return the SHA-256 of each file of tensors that this process wrote, by its name."""
-    return {path.name: _digest(path) for path in folder.glob(f"__{rank}_*.distcp")}
 
 
 def _digest(path: Path) -> str:
@@ -263,13 +259,11 @@ def _like(model: nn.Module, optimizer: Optimizer, names: set[str]) -> dict[str, 
     for name, tensor in weights_of(model).items():
         tensors[f"model.{name}"] = torch.zeros_like(tensor.detach())
     for name, parameter in model.named_parameters():
+        own = parameter.detach()
         for key in ("exp_avg", "exp_avg_sq", "step"):  # of Adam
-            whole = f"optimizer.{name}.{key}"
-            if whole in names:
-                kind = parameter.detach()
-                tensors[whole] = (
-                    torch.zeros((), device=kind.device) if key == "step" else torch.zeros_like(kind)
-                )
+            if (whole := f"optimizer.{name}.{key}") in names:
+                step = torch.zeros((), device=own.device)
+                tensors[whole] = step if key == "step" else torch.zeros_like(own)
     if tensors.keys() != names:
         differing = sorted(tensors.keys() ^ names)
         raise ValueError(f"its tensors are not those of this model, first {differing[0]!r}")
