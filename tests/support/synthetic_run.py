@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 
 from ropewalk.files import Facts
+from ropewalk.lab.report.verdicts import summarize
 from ropewalk.lab.results import AttentionMaps, Examples, Results
 from ropewalk.lab.tasks import CLASSES
 
@@ -34,6 +35,7 @@ def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) ->
     """Facts as a comparison writes them; with `diverged` the last training has no result."""
     lost = (encodings[-1], SEEDS[-1]) if diverged else None
     rows = [_row(name, place, lost) for place, name in enumerate(encodings)]
+    summarize(rows, SPLITS, ("bleu", "chrf"))
     for place, row in enumerate(rows):
         for split in SPLITS:
             row["summary"][split]["versus_first"] = _versus(rows[0], row, split) if place else None
@@ -115,22 +117,16 @@ def examples(facts: Facts) -> Facts:
     """Six sentences, the first of them awkward, with a translation by each encoding."""
     sentences = []
     for index in range(6):
-        reference = (
-            f"the man greets {index} people in the park" if index else "the man says <b>hello</b>"
-        )
-        sentences.append(
-            {
-                "index": index,
-                "source": AWKWARD if index == 0 else f"der Mann grüßt {index} Leute im Park",
-                "reference": reference,
-                "hypotheses": {
-                    row["slug"]: " ".join(
-                        reference.split()[: 5 + place] + ["</script>"] * (place == 1)
-                    )
-                    for place, row in enumerate(facts["encodings"])
-                },
-            }
-        )
+        source, reference = AWKWARD, "the man says <b>hello</b>"
+        if index:
+            source = f"der Mann grüßt {index} Leute im Park"
+            reference = f"the man greets {index} people in the park"
+        hypotheses = {
+            row["slug"]: " ".join(reference.split()[: 5 + place] + ["</script>"] * (place == 1))
+            for place, row in enumerate(facts["encodings"])
+        }
+        sentences.append({"index": index, "source": source, "reference": reference})
+        sentences[-1]["hypotheses"] = hypotheses
     return {"split": "test", "rule": "the first two of each length bin", "sentences": sentences}
 
 
@@ -144,17 +140,16 @@ def attention(facts: Facts, *, sentences: int = 2, layers: int = 2, heads: int =
     target = ["[BOS]", "▁the", "▁man", "▁greets", "&amp;"]
     maps = {}
     for place, row in enumerate(facts["encodings"]):
-        maps[row["slug"]] = {
-            "seed": SEEDS[0],
-            "sentences": [
-                {
-                    "encoder": _map(source[i:], source[i:], layers, heads, place, causal=False),
-                    "decoder": _map(target[i:], target[i:], layers, heads, place, causal=True),
-                    "cross": _map(target[i:], source[i:], layers, heads, place, causal=False),
-                }
-                for i in range(sentences)
-            ],
-        }
+        sizes = (layers, heads, place)
+        sites = [
+            {
+                "encoder": _map(source[i:], source[i:], *sizes, causal=False),
+                "decoder": _map(target[i:], target[i:], *sizes, causal=True),
+                "cross": _map(target[i:], source[i:], *sizes, causal=False),
+            }
+            for i in range(sentences)
+        ]
+        maps[row["slug"]] = {"seed": SEEDS[0], "sentences": sites}
     return {"rule": "quartiles of length <in tokens>", "sentences": chosen, "encodings": maps}
 
 
@@ -162,34 +157,19 @@ def write_run(folder: Path, facts: Facts | None = None) -> Path:
     """Write the three files that the report is made from."""
     facts = results() if facts is None else facts
     folder.mkdir(parents=True, exist_ok=True)
-    held = {"results": facts, "examples": examples(facts), "attention": attention(facts)}
-    for name, content in held.items():
+    files = {"results": facts, "examples": examples(facts), "attention": attention(facts)}
+    for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 
 def _row(name: str, place: int, lost: tuple[str, int] | None) -> Facts:
-    cells = [_cell(name, place, seed, (name, seed) == lost) for seed in SEEDS]
-    spread = {key: _spread([cell[key] for cell in cells]) for key in _SPREAD}
-    summary = {
-        split: {
-            metric: _spread([cell["scores"][split][metric] for cell in cells])
-            for metric in ("bleu", "chrf")
-        }
-        for split in SPLITS
-    }
     return {
         "name": name,
         "slug": slug(name),
         "parameters": 7_600_128 + 512 * place,
-        "extra_parameters": 512 * place,
-        "cells": cells,
-        "summary": summary,
-        **spread,
+        "cells": [_cell(name, place, seed, (name, seed) == lost) for seed in SEEDS],
     }
-
-
-_SPREAD = ("validation_loss", "tokens_per_s", "peak_memory_bytes")
 
 
 def _cell(name: str, place: int, seed: int, lost: bool) -> Facts:
@@ -242,14 +222,6 @@ def _scores(split: str, bleu: float, rng: random.Random) -> Facts:
     }
 
 
-def _spread(values: list[float | None]) -> Facts:
-    known = [value for value in values if value is not None]
-    return {
-        "mean": sum(known) / len(known) if len(known) == len(values) else None,
-        "values": values,
-    }
-
-
 def _versus(first: Facts, row: Facts, split: str) -> Facts:
     there, here = (x["summary"][split]["bleu"]["mean"] for x in (first, row))
     difference = here - there
@@ -274,10 +246,10 @@ def _map(
     def row(layer: int, head: int, r: int) -> list[float]:
         open_ = r + 1 if causal else len(columns)
         mixed = 7 * r + 31 * layer + 17 * head + 43 * place
-        held = [(13 * c + mixed) % 89 + 1 if c < open_ else 0 for c in range(len(columns))]
+        parts = [(13 * c + mixed) % 89 + 1 if c < open_ else 0 for c in range(len(columns))]
         peak = (r + layer + head + place) % open_
-        held[peak] = 1000 - sum(held) + held[peak]
-        return [thousandths / 1000 for thousandths in held]
+        parts[peak] += 1000 - sum(parts)
+        return [thousandths / 1000 for thousandths in parts]
 
     weights = [
         [[row(layer, head, r) for r in range(len(rows))] for head in range(heads)]
