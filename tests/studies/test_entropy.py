@@ -13,24 +13,13 @@ from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.batches import EncodedSplit
 from ropewalk.lab.training.trainer import build_model
 
-entropy, small_samples = load_scripts("studies", "entropy", "small_samples")
-attention_entropy, chances, gaps = (
-    entropy.attention_entropy,
-    small_samples.chances,
-    small_samples.gaps,
-)
-SIZES = {
-    "width": 16,
-    "heads": 2,
-    "feed_forward": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 1,
-    "device": "cpu",
-}
+(entropy,) = load_scripts("studies", "entropy")
+attention_entropy = entropy.attention_entropy
+SIZES = {"width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 2, "decoder_layers": 1}
 
 
 def model_of(encoding="rotary"):
-    return build_model(make_config(settings=SIZES), encoding, 1, 20)
+    return build_model(make_config(settings=SIZES | {"device": "cpu"}), encoding, 1, 20)
 
 
 def split_of(lengths):

@@ -8,12 +8,8 @@ from scripts import load_scripts
 
 from ropewalk.lab.scoring.bleu import bleu_statistics
 
-entropy, small_samples = load_scripts("studies", "entropy", "small_samples")
-attention_entropy, chances, gaps = (
-    entropy.attention_entropy,
-    small_samples.chances,
-    small_samples.gaps,
-)
+(small_samples,) = load_scripts("studies", "small_samples")
+chances, gaps = small_samples.chances, small_samples.gaps
 TEXTS = ["the red cat sat on the mat", "a dog runs in the park", "two men play chess outside"] * 4
 WORSE = [text.replace("the", "one", 1).replace("park", "yard") for text in TEXTS]
 

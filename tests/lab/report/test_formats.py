@@ -1,14 +1,23 @@
-"""Time spans and differences as text, with enough digits."""
+"""Time spans, tables and differences as text, with enough digits."""
 
 from __future__ import annotations
 
+import io
 from fractions import Fraction
 
 import pytest
+from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from ropewalk.lab.report.formats import digits_of_difference, format_duration, format_threshold
+from ropewalk.lab.report.formats import (
+    Table,
+    TableCell,
+    digits_of_difference,
+    format_duration,
+    format_threshold,
+)
 from ropewalk.lab.results import MetricFacts, Verdict
 from ropewalk.lab.tasks import CLASSES
 
@@ -59,3 +68,25 @@ def test_a_difference_has_the_digits_that_show_it(difference):
 def test_an_end_of_an_interval_is_not_written_as_0(low, digits):
     """Fails if an interval that excludes 0 begins at 0.0."""
     assert digits_of_difference(judged(0.9, low, 1.7), BLEU) == digits
+
+
+def test_a_table_says_the_same_in_markdown_html_and_a_terminal():
+    """Fails if markup in a name is taken for the table's own, or a note is lost."""
+    cell = TableCell("1 < 2", ("one", "two"))
+    table = Table(["encoding", "a_b"], [["x|y", cell], ["<i>", "–"]])
+    assert table.markdown().splitlines() == [
+        "| encoding | a_b |",
+        "| --- | --: |",
+        r"| x\|y | 1 &lt; 2<br><sub>one · two</sub> |",
+        "| &lt;i&gt; | – |",
+    ]
+    page = Page(table.html("a <caption>", {"x|y": "<svg></svg>x|y"}))
+    assert page.text == "encodinga_bx|y1 < 2one two<i>–"
+    assert ("svg" in page.tags, "i" in page.tags) == (True, False)
+    console = Console(file=io.StringIO(), width=80)
+    console.print(table.rich("a title"))
+    printed = console.file.getvalue()
+    assert [line.split() for line in printed.splitlines() if "x|y" in line] == [
+        ["x|y", "1", "<", "2"]
+    ]
+    assert printed.startswith("a title")
