@@ -263,9 +263,8 @@ def heed_only(number: signal.Signals) -> None:
         pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
-def test_an_interruption_saves_and_the_same_command_goes_on(corpus, tmp_path, number):
-    words = ["train", "--data", corpus, "--out", tmp_path / "run", "epochs=4000"]
-    words += tiny(validations=4000)
+def test_an_interruption_saves_and_the_same_command_goes_on(tmp_path, number):
+    words = ["train", *TINY_COPY, "epochs=4000", "validations=4000", "--out", tmp_path / "run"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ropewalk.cli", *map(str, words)],
         stdout=subprocess.PIPE,
