@@ -6,8 +6,6 @@ that is named. A wrong one differs from a right one by the one mistake that its 
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -27,12 +25,25 @@ def rotate_neighbors(x: Tensor) -> Tensor:
     return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
 
 
-def half(x: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> Tensor:
-    """The plain formula in halves, with x (B, H, S, D) and positions (S,)."""
-    f = inverse(x.shape[-1]) if frequencies is None else frequencies
-    angles = positions[..., None].float() * f
+def by_angles(x: Tensor, angles: Tensor) -> Tensor:
+    """The plain formula in halves, with x (B, H, S, D) and angles (S, D/2)."""
     angles = torch.cat((angles, angles), -1)
     return (x * angles.cos() + rotate_half(x) * angles.sin()).to(x.dtype)
+
+
+def half(x: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> Tensor:
+    f = inverse(x.shape[-1]) if frequencies is None else frequencies
+    return by_angles(x, positions[..., None].float() * f)
+
+
+def first(x: Tensor, dims: int, positions: Tensor, frequencies: Tensor | None = None) -> Tensor:
+    """Only the first dimensions of a head rotate."""
+    return torch.cat((half(x[..., :dims], positions, frequencies), x[..., dims:]), -1)
+
+
+def neighbors(x: Tensor, positions: Tensor) -> Tensor:
+    angles = (positions[..., None].float() * inverse(x.shape[-1])).repeat_interleave(2, -1)
+    return x * angles.cos() + rotate_neighbors(x) * angles.sin()
 
 
 # Right ones, in the forms of eight libraries.
@@ -72,11 +83,7 @@ class GPTNeoX(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, offset: int = 0) -> tuple[Tensor, Tensor]:
         positions = torch.arange(offset, offset + q.shape[-2])
-        return self.one(q, positions), self.one(k, positions)
-
-    def one(self, x: Tensor, positions: Tensor) -> Tensor:
-        rotating, rest = x[..., : self.rotary_dim], x[..., self.rotary_dim :]
-        return torch.cat((half(rotating, positions), rest), dim=-1)
+        return first(q, self.rotary_dim, positions), first(k, self.rotary_dim, positions)
 
 
 class Torchtune(nn.Module):
@@ -130,12 +137,11 @@ def meta_llama(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tenso
 
 def lucidrains_palm(pos: Tensor, t: Tensor) -> Tensor:
     """Angles first, then the vectors; used through a function of t and positions."""
-    angles = torch.einsum("i , j -> i j", pos.float(), inverse(t.shape[-1]))
-    angles = torch.cat((angles, angles), dim=-1)
-    return t * angles.cos() + rotate_half(t) * angles.sin()
+    return by_angles(t, torch.einsum("i , j -> i j", pos.float(), inverse(t.shape[-1])))
 
 
-# Wrong ones: each name is the identifier of its fault, with _ for -.
+# Wrong ones: each name is the identifier of its fault, with _ for -. `half` itself is wrong where
+# a spec has another pairing, theta or part.
 
 
 def cos_sin_mixed(x: Tensor, positions: Tensor) -> Tensor:
@@ -167,37 +173,18 @@ def not_a_rotation_scaled(x: Tensor, positions: Tensor) -> Tensor:
     return x * torch.cos(positions[..., None].float() * index * 0.01)
 
 
-def pairing(x: Tensor, positions: Tensor) -> Tensor:
-    """Halves, where the weights are those of interleaved pairs."""
-    return half(x, positions)
-
-
 def half_precision_angles(x: Tensor, positions: Tensor) -> Tensor:
     angles = positions[..., None].to(torch.bfloat16) * inverse(x.shape[-1]).to(torch.bfloat16)
-    both = torch.cat((angles, angles), -1).float()
-    return x * both.cos() + rotate_half(x) * both.sin()
+    return by_angles(x, angles.float())
 
 
 def half_precision_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Positions take the dtype of x, so the mistake shows with bfloat16 vectors alone."""
-    angles = positions[..., None].to(x.dtype).float() * inverse(x.shape[-1])
-    both = torch.cat((angles, angles), -1)
-    return (x * both.cos() + rotate_half(x) * both.sin()).to(x.dtype)
-
-
-def half_precision_float16(x: Tensor, positions: Tensor) -> Tensor:
-    return half(x, positions, inverse(x.shape[-1]).half().float())
-
-
-def table_too_short_clamped(x: Tensor, positions: Tensor) -> Tensor:
-    """The last of 2,048 rows serves all later positions."""
-    return half(x, positions.clamp(max=2_047))
+    return half(x, positions.to(x.dtype))
 
 
 def table_too_short(x: Tensor, positions: Tensor) -> Tensor:
-    angles = torch.outer(torch.arange(2_048).float(), inverse(x.shape[-1]))
-    angles = torch.cat((angles, angles), -1)[positions]
-    return x * angles.cos() + rotate_half(x) * angles.sin()
+    return by_angles(x, torch.outer(torch.arange(2_048).float(), inverse(x.shape[-1]))[positions])
 
 
 class StaleTable(nn.Module):
@@ -208,9 +195,8 @@ class StaleTable(nn.Module):
         self.tables: dict[int, Tensor] = {}
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        angles = self.tables.setdefault(len(positions), positions[:, None].float() * inverse())
-        angles = torch.cat((angles, angles), -1)
-        return x * angles.cos() + rotate_half(x) * angles.sin()
+        own = positions[:, None].float() * inverse()
+        return by_angles(x, self.tables.setdefault(len(positions), own))
 
 
 class StaleAfterBfloat16(nn.Module):
@@ -229,36 +215,29 @@ class StaleAfterBfloat16(nn.Module):
         return (x * cos + rotate_half(x) * sin).to(x.dtype)
 
 
+def dynamic_ntk(x: Tensor, positions: Tensor, length: int) -> Tensor:
+    """The base grows with the length, beyond 2,048."""
+    dim = x.shape[-1]
+    base = BASE * (max(length, 2_048) / 2_048) ** (dim / (dim - 2))
+    return half(x, positions, inverse(dim, base))
+
+
 class History(nn.Module):
     """Dynamic NTK: the base grows with the longest call, and stays so."""
 
-    def __init__(self, original: int = 2_048) -> None:
-        super().__init__()
-        self.original, self.longest = original, original
+    longest = 0
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         self.longest = max(self.longest, int(positions.max()) + 1)
-        dim = x.shape[-1]
-        base = BASE * (self.longest / self.original) ** (dim / (dim - 2))
-        return half(x, positions, inverse(dim, base))
+        return dynamic_ntk(x, positions, self.longest)
 
 
 def history_of_this_call(x: Tensor) -> Tensor:
-    length, dim = x.shape[-2], x.shape[-1]
-    base = BASE * (max(length, 2_048) / 2_048) ** (dim / (dim - 2))
-    return half(x, torch.arange(length), inverse(dim, base))
+    return dynamic_ntk(x, torch.arange(x.shape[-2]), x.shape[-2])
 
 
 def offset_ignored(x: Tensor, offset: int = 0) -> Tensor:
     return half(x, torch.arange(x.shape[-2]))
-
-
-def positions_ignored(x: Tensor, positions: Tensor) -> Tensor:
-    return half(x, torch.arange(x.shape[-2]))
-
-
-def partial_ignored(x: Tensor, positions: Tensor) -> Tensor:
-    return half(x, positions)
 
 
 def wrong_exponent(x: Tensor, positions: Tensor) -> Tensor:
@@ -270,21 +249,11 @@ def wrong_exponent(x: Tensor, positions: Tensor) -> Tensor:
 def wrong_exponent_of_part(x: Tensor, positions: Tensor) -> Tensor:
     """The rotary part is right, and its exponents are divided by the size of the head."""
     rotary = D // 4
-    frequencies = BASE ** (-torch.arange(0, rotary, 2).float() / D)
-    return torch.cat((half(x[..., :rotary], positions, frequencies), x[..., rotary:]), -1)
-
-
-def wrong_sign(x: Tensor, positions: Tensor) -> Tensor:
-    return half(x, -positions)
+    return first(x, rotary, positions, BASE ** (-torch.arange(0, rotary, 2).float() / D))
 
 
 def values_rotated(q: Tensor, k: Tensor, v: Tensor, positions: Tensor):
     return half(q, positions), half(k, positions), half(v, positions)
-
-
-def norm_drift(x: Tensor, positions: Tensor) -> Tensor:
-    """xPos without its counterpart in keys."""
-    return half(x, positions) * 0.999 ** positions[..., None].float()
 
 
 def uninitialised_frequencies(x: Tensor, positions: Tensor) -> Tensor:
@@ -292,26 +261,8 @@ def uninitialised_frequencies(x: Tensor, positions: Tensor) -> Tensor:
     return half(x, positions, garbage)
 
 
-def uninitialised_zeros(x: Tensor, positions: Tensor) -> Tensor:
-    return half(x, positions, torch.zeros(x.shape[-1] // 2))
-
-
-def uninitialised_nan(x: Tensor, positions: Tensor) -> Tensor:
-    return half(x, positions, torch.full((x.shape[-1] // 2,), math.nan))
-
-
-def input_mutated(x: Tensor, positions: Tensor) -> Tensor:
-    return x.copy_(half(x, positions))
-
-
-def theta_lost(x: Tensor, positions: Tensor) -> Tensor:
-    return half(x, positions)
-
-
 def mixed_pairings(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries in halves, keys in interleaved pairs."""
-    angles = (positions[..., None].float() * inverse(k.shape[-1])).repeat_interleave(2, -1)
-    return half(q, positions), k * angles.cos() + rotate_neighbors(k) * angles.sin()
+    return half(q, positions), neighbors(k, positions)
 
 
 class WrongGradient(torch.autograd.Function):
