@@ -1,21 +1,25 @@
 """Models of transformers are right in every layer; a planted mistake is named with its layer.
 
 These fail when a model that is right raises an alarm, when a mistake in its ropes stays unnoticed,
-and when it is reported under another name or for another layer.
+when it is reported under another name or for another layer, when a mode, a buffer or a length of an
+earlier call differs afterwards, and when a query temperature that is missing or was not measured is
+called right.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 
 pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
-from ports import Port
+from ports import Block, Port
 from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
 from torch import nn
 
-from ropewalk import LayerSpec, ModelSpec, RotarySpec
+from ropewalk import LayerSpec, ModelSpec, QueryTemperature, RotarySpec
+from ropewalk.tools.live_model import preserved
 from ropewalk.tools.verify.verify import verify
 from ropewalk.tools.verify.verify_model import verify_model
 from ropewalk.tools.verify.verify_report import Report
@@ -44,6 +48,13 @@ RIGHT = {
 }
 
 
+def all_layers(*layers: int, parts: Sequence[str] = "qk") -> set[str]:
+    return {f"layer {layer}, {part}" for layer in layers for part in parts}
+
+
+ALL = all_layers(*range(4))
+
+
 def source(model: nn.Module) -> object:
     return sys.modules[type(model).__module__]
 
@@ -52,12 +63,16 @@ def rotary(model: nn.Module) -> nn.Module:
     return next(m for m in model.modules() if hasattr(m, "inv_freq"))
 
 
-def layers_with(report: Report, fault: str) -> set[str]:
-    return {check.where.partition(" (")[0] for check in report.checks if check.fault == fault}
+def named(model: nn.Module, *faults: str, like: object = None, where: set[str] = ALL) -> Report:
+    """Verify a model that has these faults and no other; where: the places of the first."""
+    report = verify_model(model, like)
+    assert report.faults == faults
+    places = {check.where for check in report.checks if check.fault == faults[0]}
+    assert {place.partition(" (")[0] for place in places} == where
+    return report
 
 
-def all_layers(*layers: int) -> set[str]:
-    return {f"layer {layer}, {name}" for layer in layers for name in "qk"}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
 
 
 @pytest.mark.parametrize("model_type", RIGHT)
@@ -74,49 +89,66 @@ def test_a_model_of_transformers_is_right_in_every_layer(model_type):
 
 def test_the_model_is_left_as_it_was():
     model = tiny_model("llama").train()
+    model.model.layers[1].eval()
+    modes = [module.training for module in model.modules()]
     ids = torch.arange(6)[None]
     before, state = model(ids).logits, {n: p.clone() for n, p in model.state_dict().items()}
     verify_model(model)
-    assert model.training
+    assert [module.training for module in model.modules()] == modes
+    assert not all(modes)
     assert torch.equal(model(ids).logits, before)
     assert all(torch.equal(p, state[n]) for n, p in model.state_dict().items())
     assert not any("forward" in vars(module) or module._forward_hooks for module in model.modules())
 
 
-def test_frequencies_that_were_never_set():
+ARBITRARY = [0.1, 0.9, 0.2, 0.5, 0.01, 0.3, 0.02, 0.7]
+
+
+@pytest.mark.parametrize("frequencies", [[1e-31 * i for i in range(8)], ARBITRARY])
+def test_frequencies_that_were_never_set(frequencies):
     model = tiny_model("llama")
-    rotary(model).inv_freq.copy_(torch.rand(8) * 1e-30)
-    report = verify_model(model)
-    assert report.faults == ("uninitialised-frequencies",)
-    assert layers_with(report, "uninitialised-frequencies") == all_layers(0, 1, 2, 3)
+    rotary(model).inv_freq.copy_(torch.tensor(frequencies))
+    named(model, "uninitialised-frequencies")
 
 
-def test_arbitrary_frequencies():
-    model = tiny_model("llama")
-    rotary(model).inv_freq.copy_(torch.tensor([0.1, 0.9, 0.2, 0.5, 0.01, 0.3, 0.02, 0.7]))
-    assert verify_model(model).faults == ("uninitialised-frequencies",)
+def qwen3(**rule):
+    return tiny_model("qwen3", rope_parameters={"rope_theta": 1e6, "rope_type": "default", **rule})
 
 
-def test_theta_lost():
-    model = tiny_model("llama")
-    config = model.config.to_dict()
-    config["rope_parameters"]["rope_theta"] = 5e5
-    report = verify_model(model, config)
-    assert report.faults == ("theta",)
-    assert "specified is 500000" in next(report.with_verdict("fault")).says
+def gemma(types=TYPES, **ropes):
+    return tiny_model("gemma3_text", layer_types=types, rope_parameters={**GEMMA, **ropes})
 
 
-def test_rule_ignored():
-    model = tiny_model("qwen3", rope_parameters={"rope_type": "default", "rope_theta": 1e6})
-    wanted = tiny_model("qwen3", rope_parameters=YARN).config
-    assert verify_model(model, wanted).faults == ("rule-ignored", "amplitude")
+def smollm3(interval):
+    return tiny_model("smollm3", no_rope_layer_interval=interval)
+
+
+def llama(theta):
+    return tiny_model("llama", rope_parameters={"rope_type": "default", "rope_theta": theta})
+
+
+UNSCALED = {"rope_type": "default", "rope_theta": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("faults", "model", "wanted", "layers"),
+    [
+        (["theta"], lambda: llama(1e4), lambda: llama(5e5), range(4)),
+        (["rule-ignored", "amplitude"], qwen3, lambda: qwen3(**YARN), range(4)),
+        (["rule-ignored"], lambda: gemma(full_attention=UNSCALED), gemma, [1, 3]),
+        (["layer-types-mixed"], gemma, lambda: gemma(TYPES[::-1]), range(4)),
+        (["layer-types-mixed"], lambda: smollm3(2), lambda: smollm3(4), [1]),
+        (["layer-types-mixed"], lambda: smollm3(4), lambda: smollm3(2), [1]),
+    ],
+)
+def test_a_model_of_another_config(faults, model, wanted, layers):
+    named(model(), *faults, like=wanted().config, where=all_layers(*layers))
 
 
 def test_attention_factor_missing():
-    model = tiny_model("qwen3", rope_parameters=YARN)
+    model = qwen3(**YARN)
     rotary(model).attention_scaling = 1.0
-    report = verify_model(model)
-    assert report.faults == ("amplitude",)
+    report = named(model, "amplitude")
     assert "the factor is missing" in next(report.with_verdict("fault")).says
 
 
@@ -132,9 +164,7 @@ def test_the_other_pairing(monkeypatch):
         return tuple(made)
 
     monkeypatch.setattr(source(model), "apply_rotary_pos_emb", interleaved)
-    report = verify_model(model)
-    assert report.faults == ("pairing",)
-    assert layers_with(report, "pairing") == all_layers(0, 1, 2, 3)
+    named(model, "pairing")
 
 
 def test_only_one_layer_is_wrong(monkeypatch):
@@ -147,9 +177,7 @@ def test_only_one_layer_is_wrong(monkeypatch):
         return forward(*args, position_embeddings=(cos, -sin), **kwargs)
 
     monkeypatch.setattr(attention, "forward", backwards)
-    report = verify_model(model)
-    assert report.faults == ("wrong-sign",)
-    assert layers_with(report, "wrong-sign") == all_layers(2)
+    named(model, "wrong-sign", where=all_layers(2))
 
 
 def test_keys_alone_are_wrong(monkeypatch):
@@ -182,43 +210,14 @@ def test_values_rotated():
             return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
     attention.v_proj = RotatedValues()
-    report = verify_model(model)
-    assert report.faults == ("values-rotated",)
-    assert layers_with(report, "values-rotated") == {"layer 1, v"}
-
-
-def test_global_layers_without_their_scaling():
-    rotten = {**GEMMA, "full_attention": {"rope_type": "default", "rope_theta": 1e6}}
-    model = tiny_model("gemma3_text", layer_types=TYPES, rope_parameters=rotten)
-    wanted = tiny_model("gemma3_text", layer_types=TYPES, rope_parameters=GEMMA).config
-    report = verify_model(model, wanted)
-    assert report.faults == ("rule-ignored",)
-    assert layers_with(report, "rule-ignored") == all_layers(1, 3)
-
-
-def test_layer_types_swapped():
-    model = tiny_model("gemma3_text", layer_types=TYPES, rope_parameters=GEMMA)
-    wanted = tiny_model("gemma3_text", layer_types=TYPES[::-1], rope_parameters=GEMMA).config
-    report = verify_model(model, wanted)
-    assert report.faults == ("layer-types-mixed",)
-    assert layers_with(report, "layer-types-mixed") == all_layers(0, 1, 2, 3)
-
-
-def test_a_rope_where_there_should_be_none():
-    model = tiny_model("smollm3", no_rope_layer_interval=2)
-    wanted = tiny_model("smollm3", no_rope_layer_interval=4).config
-    report = verify_model(model, wanted)
-    assert layers_with(report, "layer-types-mixed") == all_layers(1)
-    report = verify_model(tiny_model("smollm3", no_rope_layer_interval=4), model.config)
-    assert layers_with(report, "layer-types-mixed") == all_layers(1)
+    named(model, "values-rotated", where={"layer 1, v"})
 
 
 def test_partial_rotation_ignored():
     model = tiny_model("phi", rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 1.0})
     half = {"rope_theta": 1e4, "partial_rotary_factor": 0.5}
     report = verify_model(model, tiny_model("phi", rope_parameters=half).config)
-    assert "partial-ignored" in report.faults
-    assert layers_with(report, "partial-ignored") == all_layers(0, 1, 2, 3)
+    assert {c.where for c in report.checks if c.fault == "partial-ignored"} == ALL
 
 
 def test_buffers_in_half_precision():
@@ -257,25 +256,21 @@ def test_the_indexer_pairs_as_its_config_says():
     report = verify_model(model)
     assert report.faults == ()
     where = {check.where for check in report.with_verdict("right") if check.name == "pairing"}
-    assert {f"layer {layer}, indexer" for layer in range(4)} <= where
+    assert all_layers(*range(4), parts=["indexer"]) <= where
     spec = ModelSpec.from_config(model.config)
     wrong = [
         replace(x, indexer=replace(x.indexer, pairing="interleaved", write_pairing=None))
         for x in spec.layers
     ]
-    report = verify_model(model, ModelSpec({"text": tuple(wrong)}))
-    assert report.faults == ("pairing",)
-    assert layers_with(report, "pairing") == {f"layer {layer}, indexer" for layer in range(4)}
+    indexers = all_layers(*range(4), parts=["indexer"])
+    named(model, "pairing", like=ModelSpec({"text": tuple(wrong)}), where=indexers)
 
 
 def test_a_length_that_outlives_its_call():
     """transformers keeps the frequencies of the longest call, until one is short again."""
-    rule = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
-    model = tiny_model("llama", rope_parameters=rule, max_position_embeddings=64)
-    report = verify_model(model)
-    assert report.faults == ("history",)
-    wrong = {check.where for check in report.with_verdict("fault")}
-    assert wrong == {f"{where}, length {n}" for where in all_layers(0, 1, 2, 3) for n in (64, 160)}
+    model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=64)
+    lengths = {f"{where}, length {n}" for where in ALL for n in (64, 160)}
+    report = named(model, "history", where=lengths)
     assert "length 256" in " ".join(check.where for check in report.with_verdict("right"))
 
 
@@ -349,3 +344,114 @@ def test_verify_takes_a_model_too():
         verify(model, layer=0)
     with pytest.raises(TypeError, match="like must be a ModelSpec or a config, for all layers"):
         verify(model, like=RotarySpec(16))
+
+
+# Its state.
+
+
+def test_frequencies_of_longer_calls_are_not_kept():
+    model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=64)
+    rope = next(module for module in model.modules() if hasattr(module, "inv_freq"))
+    names, buffer = set(vars(rope)), rope.inv_freq
+    before, length = buffer.clone(), rope.max_seq_len_cached
+    verify_model(model)
+    assert rope.max_seq_len_cached == length
+    assert rope.inv_freq is buffer
+    assert torch.equal(rope.inv_freq, before)
+    assert set(vars(rope)) == names
+
+
+def test_changes_in_place_are_undone():
+    module = nn.Linear(2, 2)
+    module.register_buffer("table", torch.ones(3))
+    module.cache, module.seen = torch.zeros(2), [1]
+    with preserved(module):
+        module.table.mul_(2)
+        module.cache = module.cache.add_(1)
+        module.seen.append(2)
+        module.register_buffer("more", torch.ones(1))
+    assert module.table.tolist() == [1, 1, 1]
+    assert (module.cache.tolist(), module.seen) == ([0, 0], [1])
+    assert not hasattr(module, "more")
+
+
+def test_a_length_is_not_replaced_by_a_longer_one():
+    lengths = set()
+
+    class Watched(Port):
+        def forward(self, tokens, input_pos):
+            lengths.add(int(input_pos.max()) + 1)
+            return super().forward(tokens, input_pos)
+
+    config = tiny_model("llama", num_hidden_layers=2, rope_parameters=DYNAMIC).config.to_dict()
+    verify_model(Watched(), {**config, "max_position_embeddings": 512}, length=128)
+    assert lengths == {3, 128}
+
+
+class Counted(nn.Module):
+    """A model that takes no positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.blocks = nn.Embedding(8, 64), nn.ModuleList([Block(1, 1.0)])
+
+    def forward(self, tokens):
+        LONGEST.append(tokens.shape[1])
+        return self.blocks[0](self.embed(tokens), torch.arange(tokens.shape[1])[None])
+
+
+LONGEST = []
+
+
+def test_lengths_that_cannot_be_served_are_refused():
+    spec = ModelSpec({"text": (LayerSpec(RotarySpec(16)),)})
+    two = ModelSpec({"text": (LayerSpec(RotarySpec(16)),) * 2})
+    with pytest.raises(ValueError, match="length must be at least 64, so that slow pairs can be"):
+        verify_model(Port(), two, length=63)
+    with pytest.raises(ValueError, match="length must be at most 65,537, got 65538"):
+        verify_model(Port(), two, length=65_538)
+    with pytest.raises(ValueError, match="at most 4,096 for a model that takes no positions"):
+        verify_model(Counted(), spec, length=4_097)
+    assert verify_model(Counted(), spec, length=300).right
+    assert LONGEST[-1] == 300
+
+
+# Query temperatures: wherever the code applies one, it is measured.
+
+TEMPERATURE = QueryTemperature(beta=0.1, length=256, first=1)
+
+
+def factors(report):
+    return [check for check in report.checks if check.name == "query factor"]
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_a_missing_temperature_is_told_from_one_by_place(tuned):
+    """Llama 4 counts tokens of the call: among 27 tokens, its factor is 1, as without it."""
+    model = tiny_model("llama4_text", floor_scale=256, num_local_experts=2)
+    assert ModelSpec.from_config(model.config).layers[3].query_temperature == TEMPERATURE
+    for layer in model.model.layers:
+        layer.self_attn.attn_temperature_tuning = tuned
+    report = verify_model(model)
+    assert report.faults == (() if tuned else ("norm-drift",))
+    (last,) = [check for check in factors(report) if check.where == "layer 3, q"]
+    assert last.verdict == ("remark" if tuned else "fault")
+    assert ("by the token's place" in last.says) == tuned
+
+
+def test_a_temperature_next_to_an_inline_rope_is_measured():
+    model = Port()
+    layer = LayerSpec(RotarySpec(16), query_temperature=TEMPERATURE)
+    spec = ModelSpec({"text": (layer, layer)})
+    assert verify_model(model, spec).faults == ("norm-drift",)
+    for block in model.blocks:
+        block.temperature = TEMPERATURE
+    report = verify_model(model, spec)
+    assert report.faults == ()
+    assert {check.verdict for check in factors(report)} == {"right"}
+
+
+def test_a_factor_that_is_not_measured_is_not_right():
+    layer = LayerSpec(RotarySpec(16))
+    report = verify_model(Port(), ModelSpec({"text": (layer, layer)}))
+    assert {check.verdict for check in factors(report)} == {"not tested"}

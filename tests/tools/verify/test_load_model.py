@@ -44,26 +44,30 @@ def test_nothing_is_unpickled(folder):
         load_model(folder)
 
 
+OWN_CODE = {
+    "AutoConfig": "configuration_mine.MineConfig",
+    "AutoModelForCausalLM": "modeling_mine.MineForCausalLM",
+}
+
+
+def change_config(folder, **fields):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+    return config
+
+
 @pytest.mark.parametrize("meta", [False, True])
 def test_code_from_the_folder_runs_only_with_leave(folder, meta):
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {
-        "AutoConfig": "configuration_mine.MineConfig",
-        "AutoModelForCausalLM": "modeling_mine.MineForCausalLM",
-    }
-    for name, model_type in (("known", "qwen3"), ("unknown", "mine")):
-        config["model_type"] = model_type
-        (folder / "config.json").write_text(json.dumps(config))
-        ran = folder / "ran"
-        for module in ("configuration_mine", "modeling_mine"):
-            code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nraise ImportError\n"
-            (folder / f"{module}.py").write_text(code)
-        if name == "known":
-            assert type(load_model(folder, meta=meta)).__name__ == "Qwen3ForCausalLM"
-        else:
-            with pytest.raises(ValueError, match="model_type"):
-                load_model(folder, meta=meta)
-        assert not ran.exists()
+    ran = folder / "ran"
+    for module in ("configuration_mine", "modeling_mine"):
+        code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nraise ImportError\n"
+        (folder / f"{module}.py").write_text(code)
+    change_config(folder, auto_map=OWN_CODE)
+    assert type(load_model(folder, meta=meta)).__name__ == "Qwen3ForCausalLM"
+    change_config(folder, model_type="mine")
+    with pytest.raises(ValueError, match="model_type"):
+        load_model(folder, meta=meta)
+    assert not ran.exists()
 
 
 def test_broken_folders_are_refused_in_one_line(folder, tmp_path_factory):
@@ -90,22 +94,17 @@ def test_code_from_the_folder_runs_with_leave(tmp_path, monkeypatch, meta):
     monkeypatch.syspath_prepend(tmp_path / "cache")
     folder, model = tmp_path / "mine", tiny_model("llama", num_hidden_layers=2)
     model.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    code = {
-        "configuration_mine": "from transformers import LlamaConfig\n"
-        "class MineConfig(LlamaConfig):\n    model_type = 'mine'\n",
-        "modeling_mine": "from transformers import LlamaForCausalLM\n"
+    (folder / "configuration_mine.py").write_text(
+        "from transformers import LlamaConfig\n"
+        "class MineConfig(LlamaConfig):\n    model_type = 'mine'\n"
+    )
+    (folder / "modeling_mine.py").write_text(
+        "from transformers import LlamaForCausalLM\n"
         "from .configuration_mine import MineConfig\n"
-        "class MineForCausalLM(LlamaForCausalLM):\n    config_class = MineConfig\n",
-    }
-    for name, text in code.items():
-        (folder / f"{name}.py").write_text(text)
-    auto_map = {
-        "AutoConfig": "configuration_mine.MineConfig",
-        "AutoModelForCausalLM": "modeling_mine.MineForCausalLM",
-    }
-    mine = {"model_type": "mine", "architectures": ["MineForCausalLM"], "auto_map": auto_map}
-    (folder / "config.json").write_text(json.dumps({**config, **mine}))
+        "class MineForCausalLM(LlamaForCausalLM):\n    config_class = MineConfig\n"
+    )
+    mine = {"model_type": "mine", "architectures": ["MineForCausalLM"], "auto_map": OWN_CODE}
+    config = change_config(folder, **mine)
     loaded = load_model(folder, meta=meta, trust_remote_code=True)
     assert type(loaded).__name__ == "MineForCausalLM"
     faults = ("uninitialised-frequencies",) if meta else ()
