@@ -19,15 +19,9 @@ from ropewalk.testing import assert_rope_like
 ROOT = Path(__file__).parents[1]
 
 
-def test_a_function_that_is_right_passes():
-    spec = RotarySpec(head_dim=16, theta=5e5)
-    rope = RotaryEmbedding(spec)
-    assert_rope_like(rope, spec)
-    assert_rope_like(lambda x, positions: rope.rotate(x, positions), spec)
-
-
-def test_a_function_that_is_wrong_is_named():
+def test_a_function_that_is_right_passes_and_a_wrong_one_is_named():
     rope = RotaryEmbedding(RotarySpec(head_dim=16))
+    assert_rope_like(lambda x, positions: rope.rotate(x, positions), rope.spec)
     with pytest.raises(AssertionError) as failure:
         assert_rope_like(rope, RotarySpec(head_dim=16, theta=5e5))
     said = str(failure.value)
@@ -62,16 +56,9 @@ def test_what_cannot_be_called_is_refused():
 TESTS = """
 import sys
 
-def test_without_it():
+def test_the_fixture(assert_rope_like):
     assert "torch" not in sys.modules
-
-def test_right(assert_rope_like):
-    from ropewalk import RotaryEmbedding, RotarySpec
-    assert_rope_like(RotaryEmbedding(RotarySpec(8)), RotarySpec(8))
-
-def test_wrong(assert_rope_like):
-    from ropewalk import RotaryEmbedding, RotarySpec
-    assert_rope_like(RotaryEmbedding(RotarySpec(8)), RotarySpec(8, pairing="interleaved"))
+    assert assert_rope_like is sys.modules["ropewalk.testing"].assert_rope_like
 """
 
 
@@ -79,16 +66,14 @@ def test_the_plugin_offers_the_fixture_and_is_light(tmp_path):
     file = tmp_path / "test_port.py"
     file.write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "ropewalk.testing", "-q", file]
-    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"],
         cwd=tmp_path,
-        env=alone,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
     )
-    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
-    assert "pairing: pairs are half, specified is interleaved" in done.stdout
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_pytest_finds_the_plugin():

@@ -16,7 +16,6 @@ import torch
 from encoding_cases import BACK, BOTH, close, random
 
 from ropewalk.encodings import REGISTRY, Placement, StackShape, build, import_encodings, outside
-from ropewalk.model import DecoderCache, LanguageModel, TransformerShape
 
 FILE = Path(__file__).parents[2] / "examples" / "faulty_rope.py"
 ROTATING = ["swapped_table", "mixed_pairing", "bfloat16_angles"]
@@ -130,22 +129,14 @@ class TestFormulas:
 
 
 class TestWhatTheyBreak:
-    """Of rotary: scores by the distance alone, lengths kept, nothing done at distance 0."""
+    """Of rotary: scores by the distance alone, and lengths."""
 
-    @pytest.mark.parametrize(
-        ("name", "least", "most"),
-        [
-            ("rotary", 0, 1e-6),
-            ("swapped_table", 0.1, math.inf),
-            ("mixed_pairing", 0.1, math.inf),
-            ("bfloat16_angles", 0.1, math.inf),
-            ("cosine_matrix", 0.1, math.inf),
-        ],
-    )
-    def test_scores_by_the_distance_alone(self, name, least, most):
+    @pytest.mark.parametrize("name", ["rotary", *FAULTY])
+    def test_scores_by_the_distance_alone(self, name):
         q, k = random(64), random(64, seed=1)
         scores = [score(name, q, k, start + 3, start) for start in (0, 5, 60, 254, 700)]
-        assert least <= max(scores) - min(scores) <= most
+        spread = max(scores) - min(scores)
+        assert spread <= 1e-6 if name == "rotary" else spread >= 0.1
 
     @pytest.mark.parametrize(
         ("name", "least", "most"),
@@ -160,19 +151,6 @@ class TestWhatTheyBreak:
         x = torch.eye(64, dtype=torch.float64)[1]
         lengths = [float(rotated(name, x, x, m, m)[0].norm()) for m in range(40)]
         assert least <= max(abs(length - 1) for length in lengths) <= most
-
-    @pytest.mark.parametrize(
-        ("name", "same"),
-        [
-            ("rotary", True),
-            ("swapped_table", False),
-            ("mixed_pairing", False),
-            ("cosine_matrix", False),
-        ],
-    )
-    def test_nothing_is_done_at_distance_0(self, name, same):
-        q, k = random(64), random(64, seed=1)
-        assert (abs(score(name, q, k, 9, 9) - float(q @ k)) < 1e-5) == same
 
     def test_swapped_tables_lose_a_dimension_at_0_and_the_sign_of_distance(self):
         q, k = random(D), random(D, seed=1)
@@ -217,15 +195,6 @@ class TestWhatTheyBreak:
 class TestOneResult:
     def test_however_it_is_decoded_and_padded(self, name):
         cases.check_transformer(name)
-
-    @torch.no_grad()
-    def test_in_a_language_model(self, name):
-        shape = TransformerShape(20, 32, 4, 64, 0, 2, kv_heads=2)
-        model = LanguageModel(shape, build(name, shape.stack_shape(causal=True)), causal=True)
-        cases.randomise(model)
-        tokens, cache = cases.words(2, 9), DecoderCache(2)
-        parts = [model(part, cache=cache) for part in tokens.split([3, 1, 1, 4], dim=1)]
-        close(torch.cat(parts, dim=1), model(tokens))
 
     def test_in_chunks(self, name):
         cases.check_chunks(name, [1, 4, 2, 1], seed=0)
