@@ -6,6 +6,7 @@ The rotation here is written from the formula, with none of ropewalk's code.
 import inspect
 import sys
 from contextlib import contextmanager
+from unittest import mock
 
 import torch
 
@@ -66,39 +67,24 @@ def by_pair(table, width):
 
 
 def _replacement(original, pairing, sign):
-    names = list(inspect.signature(original).parameters)
-
-    def tables(x, cos, sin, unsqueeze_dim):
+    def one(x, cos, sin, unsqueeze_dim=1):
         # gpt_oss has R/2 columns; all others have R, which may be less than the head
         width = x.shape[-1] if "gpt_oss" in original.__module__ else -1
         cos, sin = (by_pair(t, width).unsqueeze(unsqueeze_dim) for t in (cos, sin))
-        return cos, sign * sin
+        return rotated(x, cos, sign * sin, pairing)
 
     def q_and_k(q, k, cos, sin, *args, unsqueeze_dim=1, **kwargs):
-        cos, sin = tables(q, cos, sin, unsqueeze_dim)
-        return rotated(q, cos, sin, pairing), rotated(k, cos, sin, pairing)
-
-    def one(x, cos, sin, unsqueeze_dim=1):
-        cos, sin = tables(x, cos, sin, unsqueeze_dim)
-        return rotated(x, cos, sin, pairing)
+        return one(q, cos, sin, unsqueeze_dim), one(k, cos, sin, unsqueeze_dim)
 
     def gptj(tensor, sin, cos):
         return rotated(tensor, cos[:, :, None], sin[:, :, None], pairing)
 
     def complex_tables(xq, xk, freqs_cis):
         cis = freqs_cis.unsqueeze(2 if "llama4" in original.__module__ else 1)
-        cos, sin = cis.real, cis.imag
-        return rotated(xq, cos, sin, pairing), rotated(xk, cos, sin, pairing)
+        return tuple(rotated(x, cis.real, cis.imag, pairing) for x in (xq, xk))
 
-    for known, function in (
-        (["q", "k", "cos", "sin"], q_and_k),
-        (["x", "cos", "sin"], one),
-        (["tensor", "sin", "cos"], gptj),
-        (["xq", "xk", "freqs_cis"], complex_tables),
-    ):
-        if names[: len(known)] == known:
-            return function
-    raise AssertionError(f"{original.__module__}: {names}")
+    functions = {"q": q_and_k, "x": one, "tensor": gptj, "xq": complex_tables}
+    return functions[next(iter(inspect.signature(original).parameters))]
 
 
 @contextmanager
@@ -110,10 +96,6 @@ def rotating(model, pairing):
     sign = -1.0 if "nanochat" in module.__name__ else 1.0
     originals = {name: getattr(module, name) for name in NAMES if hasattr(module, name)}
     assert originals
-    try:
-        for name, original in originals.items():
-            setattr(module, name, _replacement(original, pairing, sign))
+    others = {name: _replacement(x, pairing, sign) for name, x in originals.items()}
+    with mock.patch.multiple(module, **others):
         yield
-    finally:
-        for name, original in originals.items():
-            setattr(module, name, original)
