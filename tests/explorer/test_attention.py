@@ -16,10 +16,10 @@ from synthetic_run import write_run
 from tiny_tasks import config_of, translation_config
 
 from ropewalk.explorer.attention_room import MOST_TOKENS, attention_answer, run_answer
+from ropewalk.files import write_checked_json
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.running.compare import compare
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*checksum:UserWarning")
 UNPACK = """async (answer) => {
   const { unpacked } = await import("./attention.js");
   return unpacked(answer);
@@ -219,7 +219,9 @@ def test_a_file_that_is_not_of_a_run_is_named(stored, file, change):
 
 def test_a_run_that_was_stopped_before_its_maps_is_told_to_go_on(stored):
     (stored / "attention.json").unlink()
-    (stored / "config.json").touch()
+    (stored / "config.json").touch()  # the folder of a run, whose results have a checksum
+    results = stored / "results.json"
+    write_checked_json(results, json.loads(results.read_text("utf-8")))
     with pytest.raises(ValueError, match="Run its command again"):
         run_answer({"run": str(stored)})
 

@@ -19,6 +19,7 @@ from parallel_training import learn, new_trainer
 from tiny_tasks import translation_config
 
 from ropewalk.encodings import REGISTRY
+from ropewalk.files import write_checked_json
 from ropewalk.lab.data.batches import Batch
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.training.checkpoints import snapshots, training_fields
@@ -241,9 +242,7 @@ def test_how_a_model_is_divided_is_not_part_of_what_it_is_trained_on():
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
     (tmp_path / "checkpoint-0000003").mkdir()
-    (tmp_path / "checkpoint-0000003" / "facts.json").write_text('{"record": {}, "parts": {}}')
-    with (
-        pytest.warns(UserWarning, match="checksum"),
-        pytest.raises(ValueError, match="checkpoint-0000003 is not a readable checkpoint"),
-    ):
+    facts = tmp_path / "checkpoint-0000003" / "facts.json"
+    write_checked_json(facts, {"record": {}, "parts": {}})
+    with pytest.raises(ValueError, match="checkpoint-0000003 is not a readable checkpoint"):
         new_trainer(tmp_path, FIELDS)
