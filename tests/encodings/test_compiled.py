@@ -77,7 +77,7 @@ def test_lengths_that_attend_in_blocks_share_a_few_graphs(monkeypatch, encoding)
     torch._dynamo.reset()
     plain, counter = model(encoding, True), CompileCounter()
     fast = torch.compile(plain, backend=counter, fullgraph=True)
-    for count in (40, 50, 61, 70, 97, 100, 33, 127, 90, 64, 65):
+    for count in (20, 25, 31, 35, 48, 50, 17, 63, 45, 32, 33):
         given = tokens(count)
         torch.testing.assert_close(fast(given), plain(given), rtol=1e-5, atol=1e-5)
     assert counter.frame_count <= 3

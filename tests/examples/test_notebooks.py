@@ -14,7 +14,8 @@ from scripts import ROOT
 
 FOLDER = ROOT / "examples"
 NOTEBOOKS = ("rope_from_scratch", "reading_a_config", "comparing_encodings")
-TRAINED = "comparing_encodings"  # its scores depend on the processor
+TRAINED = "comparing_encodings"  # its scores depend on the processor, so few examples serve here
+EXAMPLES = '"examples": 50_000,'
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]\d+)?")
 
 
@@ -58,6 +59,9 @@ def test_a_notebook_prints_what_it_shows(name, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     book = nbformat.read(FOLDER / f"{name}.ipynb", 4)
     shown = printed(book.cells)
+    if name == TRAINED:
+        (training,) = (cell for cell in book.cells if EXAMPLES in cell.source)
+        training.source = training.source.replace(EXAMPLES, '"examples": 1_000,')
     client = nbclient.NotebookClient(
         book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     )

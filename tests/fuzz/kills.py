@@ -24,7 +24,7 @@ from ropewalk.files import is_locked
 WORDS = [
     *("compare", "--task", "copy", "--encodings", "none,rotary", "--seeds", "1", "--jobs", "2"),
     *("width=16", "heads=2", "feed_forward=16", "layers=1", "dropout=0.1", "examples=400"),
-    *("train_length=6", "length_multiples=1,2", "test_examples=8", "batch_tokens=32", "epochs=3"),
+    *("train_length=6", "length_multiples=1,2", "test_examples=8", "batch_tokens=32", "epochs=1"),
     *("validations=6", "keep=2", "average=2", "precision=float32", "device=cpu"),
 ]
 #: Who is hit, and by what; "both" are the parent and every cell, at once.
