@@ -33,11 +33,6 @@ def logits(model: nn.Module, ids: torch.Tensor = IDS, **more: object) -> torch.T
         return model(ids, **more).logits
 
 
-def output(model: nn.Module) -> torch.Tensor:
-    with torch.no_grad():
-        return model(IDS)[0]
-
-
 def largest(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).abs().max())
 
@@ -53,10 +48,10 @@ def llama():
 def test_no_class_no_module_and_no_other_model_changes(llama):
     other = copy.deepcopy(llama)
     attention = modeling_llama.LlamaAttention
-    before = dict(vars(attention)), dict(vars(modeling_llama)), dict(vars(type(other)))
-    undo = ropewalk.patch(llama)
-    after = dict(vars(attention)), dict(vars(modeling_llama)), dict(vars(type(other)))
-    assert before == after
+    shared = attention, modeling_llama, type(other)
+    before = [dict(vars(each)) for each in shared]
+    ropewalk.patch(llama)
+    assert [dict(vars(each)) for each in shared] == before
     assert type(other.model.layers[0].self_attn) is attention
     changed = llama.model.layers[0].self_attn
     assert isinstance(changed, attention)
@@ -64,7 +59,6 @@ def test_no_class_no_module_and_no_other_model_changes(llama):
     assert type(changed).__module__ == attention.__module__
     assert list(llama.state_dict()) == list(other.state_dict())
     assert [path for path, _ in llama.named_modules()] == [p for p, _ in other.named_modules()]
-    undo()
 
 
 def test_the_report(llama):
@@ -137,7 +131,7 @@ def test_logits_do_not_depend_on_where_the_text_is(llama, start):
 def test_tables_are_exact_in_a_model_of_half_precision(llama):
     """transformers rounds cos and sin to bfloat16; here they stay float32."""
     llama.bfloat16()
-    undo = ropewalk.patch(llama)
+    ropewalk.patch(llama)
     cos, sin = llama.model.rotary_emb(
         torch.zeros(1, 1, 64, dtype=torch.bfloat16), torch.tensor([[5000]])
     )
@@ -146,7 +140,6 @@ def test_tables_are_exact_in_a_model_of_half_precision(llama):
     assert torch.equal(cos[..., :8], wanted[0])
     assert torch.equal(sin[..., 8:], wanted[1])
     assert logits(llama).dtype == torch.bfloat16
-    undo()
 
 
 def test_left_padding_and_generation(llama):
@@ -324,24 +317,7 @@ def test_a_rule_that_does_not_suit_the_model(family, fields, rule, message):
     assert torch.equal(logits(model), before)
 
 
-# Converted weights.
-
-
-def test_converted_weights_rotate_by_their_own_pairing(llama):
-    """Rows of q and k are permuted by hand, and the config says so; unpatched, logits differ."""
-    before = logits(llama)
-    order = torch.arange(16).reshape(2, 8).T.flatten()  # row 2j is the old j, row 2j + 1 j + 8
-    with torch.no_grad():
-        for layer in llama.model.layers:
-            for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
-                heads = projection.weight.unflatten(0, (-1, 16))
-                projection.weight.copy_(heads[:, order].flatten(0, 1))
-    llama.config.rope_pairing = "interleaved"
-    assert largest(logits(llama), before) > 1e-3
-    undo = ropewalk.patch(llama)
-    assert largest(logits(llama), before) < 1e-6
-    with pytest.warns(UserWarning, match="wrong results unless it is patched"):
-        undo()
+# Converted weights; those that can follow are in `test_patch_stacks.py`.
 
 
 def test_converted_weights_are_refused_if_a_layer_cannot_follow(llama):
@@ -365,7 +341,6 @@ def test_a_module_with_a_forward_of_its_own_is_left(llama):
     assert len(undo.taken) == 3
     assert largest(logits(llama), before) < 1e-5
     assert "left: model.layers.1.self_attn: its forward was replaced" in repr(undo)
-    undo()
 
 
 class Inline(modeling_llama.LlamaAttention):
@@ -418,13 +393,13 @@ def test_attention_that_cannot_be_followed_stays_right(kind, llama):
 def test_a_rotary_module_that_two_stacks_share(llama):
     """`named_modules` names it once, so that the second stack is not seen as its user."""
     other = tiny_model("llama")
-    both = nn.ModuleDict({"one": llama.model, "two": other.model})
+    both = nn.ModuleDict({"one": llama, "two": other})
     other.model.rotary_emb = llama.model.rotary_emb
     both.config = llama.config
-    before = [output(m) for m in both.values()]
+    before = [logits(model) for model in both.values()]
     with ropewalk.patch(both):
-        for each, first in zip(both.values(), before, strict=True):
-            assert largest(output(each), first) < 1e-5
+        for model, first in zip(both.values(), before, strict=True):
+            assert largest(logits(model), first) < 1e-5
 
 
 def test_another_model_that_shares_layers_stays_right(llama):
@@ -453,11 +428,10 @@ def test_a_function_that_was_replaced_before_is_heeded(llama, monkeypatch):
 def test_hooks_do_not_run_while_patching(llama):
     calls = []
     llama.model.rotary_emb.register_forward_hook(lambda *_: calls.append(1))
-    undo = ropewalk.patch(llama)
+    ropewalk.patch(llama)
     assert calls == []
     logits(llama)
     assert calls == [1]
-    undo()
 
 
 def test_a_rotary_module_that_cannot_be_copied(llama):

@@ -80,9 +80,10 @@ def test_why_a_vision_tower_is_left():
 
 @pytest.mark.parametrize("name", ["Qwen2VL", "Gemma3", "Mistral3"])
 def test_converted_text_and_vision_as_it_was(name):
+    """Rows of q and k are permuted by hand, and the config says so; unpatched, logits differ."""
     model = build(name)
     before = logits(model)
-    order = torch.arange(16).reshape(2, 8).T.flatten()
+    order = torch.arange(16).reshape(2, 8).T.flatten()  # row 2j is the old j, row 2j + 1 j + 8
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "language_model" in name and ("q_proj" in name or "k_proj" in name):
@@ -90,9 +91,12 @@ def test_converted_text_and_vision_as_it_was(name):
             elif "language_model" in name and ("q_norm" in name or "k_norm" in name):
                 parameter.copy_(parameter[order])
     model.config.get_text_config().rope_pairing = "interleaved"
-    patched = ropewalk.patch(model)
-    assert all("language_model" in path for path in patched.taken)
+    assert (logits(model) - before).abs().max() > 1e-4
+    undo = ropewalk.patch(model)
+    assert all("language_model" in path for path in undo.taken)
     assert (logits(model) - before).abs().max() < 1e-5
+    with pytest.warns(UserWarning, match="wrong results unless it is patched"):
+        undo()
 
 
 def test_the_pairing_of_another_stack_is_refused():
