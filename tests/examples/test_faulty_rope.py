@@ -1,12 +1,10 @@
 """Faulty rotary code: each encoding has the fault that it says, and no other.
 
 These fail when one differs from its formula written anew, when it keeps what it is said to break or
-breaks what it is said to keep, when a cache, chunks, beams or padding change a result, and when a
-comparison does not run on the file.
+breaks what it is said to keep, and when a cache, chunks, beams or padding change a result.
 """
 
 import itertools
-import json
 import math
 from pathlib import Path
 
@@ -152,19 +150,13 @@ class TestWhatTheyBreak:
         lengths = [float(rotated(name, x, x, m, m)[0].norm()) for m in range(40)]
         assert least <= max(abs(length - 1) for length in lengths) <= most
 
-    def test_swapped_tables_lose_a_dimension_at_0_and_the_sign_of_distance(self):
+    def test_swapped_tables_lose_the_sign_of_distance(self):
         q, k = random(D), random(D, seed=1)
-        at_0, _ = rotated("swapped_table", q, k, 0, 0)
-        close(at_0, q[0::2].repeat_interleave(2))
         for m, n in ((3, 8), (100, 4)):
             there, back = (score("swapped_table", q, k, *at) for at in ((m, n), (n, m)))
             assert there == pytest.approx(back, abs=1e-6)
             there, back = (score("rotary", q, k, *at) for at in ((m, n), (n, m)))
             assert abs(there - back) > 0.1
-
-    def test_mixed_pairing_is_right_at_0_alone(self):
-        q, k = random(D), random(D, seed=1)
-        assert score("mixed_pairing", q, k, 0, 0) == pytest.approx(float(q @ k), abs=1e-6)
 
     @pytest.mark.parametrize(
         ("last", "least", "most"), [(0, 0, 0), (10, 0, 0.01), (20, 0, 0.02), (32, 0.05, 0.07),
@@ -217,32 +209,3 @@ def test_rows_do_not_depend_on_their_neighbors():
     for place in range(0, 2000, 7):
         for table, row in zip(together, site.tables(torch.tensor([place])), strict=True):
             assert torch.equal(table[place], row[0])
-
-
-SETTINGS = (
-    "vocabulary=80 width=16 heads=2 feed_forward=32 encoder_layers=1 decoder_layers=1 epochs=2 "
-    "batch_tokens=128 validations=2 average=2 beam=2 precision=float32"
-)
-
-
-@pytest.mark.slow  # a process for each of five encodings
-def test_a_comparison_runs(tmp_path, in_process):
-    nouns = {"Hund": "dog", "Vogel": "bird", "Mann": "man", "Baum": "tree", "Bär": "bear"}
-    pairs = [
-        (f"Der {a} sieht den {b}.", f"The {nouns[a]} sees the {nouns[b]}.")
-        for a, b in itertools.product(nouns, nouns)
-    ]
-    for name, rows in (("train", pairs[:19]), ("val", pairs[19:22]), ("test", pairs[22:])):
-        for language, side in (("de", 0), ("en", 1)):
-            text = "".join(f"{row[side]}\n" for row in rows)
-            (tmp_path / f"{name}.{language}").write_text(text, encoding="utf-8")
-    names = ["rotary", *FAULTY]
-    words = ["compare", "--import", str(FILE), "--encodings", ",".join(names), "--data", "."]
-    status, said = in_process([*words, "--seeds", "1", "--out", "run", *SETTINGS.split()], tmp_path)
-    assert status == 0, said
-    results = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
-    assert [row["name"] for row in results["encodings"]] == names
-    assert all(
-        cell["status"] == "finished" for row in results["encodings"] for cell in row["cells"]
-    )
-    assert (tmp_path / "run" / "report.html").exists()
