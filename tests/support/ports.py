@@ -1,7 +1,17 @@
-"""A small model without transformers, with mistakes to choose from."""
+"""A small model without transformers, with mistakes to choose from, and what it should do."""
 
 import torch
 from torch import nn
+
+from ropewalk import LayerSpec, ModelSpec, RotarySpec
+
+
+def spec_of(rope: RotarySpec, **fields: object) -> ModelSpec:
+    """The specification of two equal layers."""
+    return ModelSpec({"text": (LayerSpec(rope, **fields),) * 2})
+
+
+SPEC = spec_of(RotarySpec(16))  # of a `Port` without mistakes
 
 
 class Port(nn.Module):

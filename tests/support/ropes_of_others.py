@@ -178,25 +178,8 @@ def half_precision_angles(x: Tensor, positions: Tensor) -> Tensor:
     return by_angles(x, angles.float())
 
 
-def half_precision_positions(x: Tensor, positions: Tensor) -> Tensor:
-    """Positions take the dtype of x, so the mistake shows with bfloat16 vectors alone."""
-    return half(x, positions.to(x.dtype))
-
-
 def table_too_short(x: Tensor, positions: Tensor) -> Tensor:
     return by_angles(x, torch.outer(torch.arange(2_048).float(), inverse(x.shape[-1]))[positions])
-
-
-class StaleTable(nn.Module):
-    """The table of the first call serves later ones of the same length."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: dict[int, Tensor] = {}
-
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        own = positions[:, None].float() * inverse()
-        return by_angles(x, self.tables.setdefault(len(positions), own))
 
 
 class StaleAfterBfloat16(nn.Module):
@@ -236,33 +219,10 @@ def history_of_this_call(x: Tensor) -> Tensor:
     return dynamic_ntk(x, torch.arange(x.shape[-2]), x.shape[-2])
 
 
-def offset_ignored(x: Tensor, offset: int = 0) -> Tensor:
-    return half(x, torch.arange(x.shape[-2]))
-
-
-def wrong_exponent(x: Tensor, positions: Tensor) -> Tensor:
-    """i/R where 2i/R belongs."""
-    n = x.shape[-1] // 2
-    return half(x, positions, BASE ** (-torch.arange(n).float() / (2 * n)))
-
-
 def wrong_exponent_of_part(x: Tensor, positions: Tensor) -> Tensor:
     """The rotary part is right, and its exponents are divided by the size of the head."""
     rotary = D // 4
     return first(x, rotary, positions, BASE ** (-torch.arange(0, rotary, 2).float() / D))
-
-
-def values_rotated(q: Tensor, k: Tensor, v: Tensor, positions: Tensor):
-    return half(q, positions), half(k, positions), half(v, positions)
-
-
-def uninitialised_frequencies(x: Tensor, positions: Tensor) -> Tensor:
-    garbage = torch.rand(x.shape[-1] // 2, generator=torch.Generator().manual_seed(1))
-    return half(x, positions, garbage)
-
-
-def mixed_pairings(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    return half(q, positions), neighbors(k, positions)
 
 
 class WrongGradient(torch.autograd.Function):

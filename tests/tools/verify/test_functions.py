@@ -9,7 +9,7 @@ import json
 import pytest
 import ropes_of_others as others
 import torch
-from ropes_of_others import half
+from ropes_of_others import half, neighbors
 
 from ropewalk import ModelSpec, RotaryEmbedding, RotarySpec, scaling, tools
 from ropewalk.tools.verify import FAULTS, Check, Report
@@ -28,6 +28,8 @@ GEMMA_6 = {
     "rope_local_base_freq": 10_000.0,
     "sliding_window_pattern": 6,
 }
+INVERSE, ZERO = others.inverse(), torch.zeros(32)
+GARBAGE = torch.rand(32, generator=torch.Generator().manual_seed(1))
 GEMMA = ModelSpec({"text": ModelSpec.from_config(GEMMA_6).layers[::-1]})  # the global one is first
 
 RIGHT = {
@@ -36,10 +38,7 @@ RIGHT = {
     "GPT-J": (others.gptj, NEIGHBORS),
     "GPT-NeoX": (others.GPTNeoX(), QUARTER),
     "torchtune": (others.Torchtune(), NEIGHBORS),
-    "rotary-embedding-torch": (
-        others.RotaryEmbeddingTorch().rotate_queries_or_keys,
-        NEIGHBORS,
-    ),
+    "rotary-embedding-torch": (others.RotaryEmbeddingTorch().rotate_queries_or_keys, NEIGHBORS),
     "x-transformers": (others.x_transformers, NEIGHBORS),
     "Meta": (others.meta_llama, NEIGHBORS),
     "lucidrains": (others.lucidrains_palm, PLAIN),
@@ -54,6 +53,19 @@ def yarn(x, positions, amplitude, frequencies):
     return half(x, positions, f.float()) * YARN.amplitude_at() ** amplitude
 
 
+def with_frequencies(f):
+    return lambda x, positions: half(x, positions, f)
+
+
+def positions_as_x(x, positions):
+    """The mistake shows with bfloat16 vectors alone."""
+    return half(x, positions.to(x.dtype))
+
+
+def clamped(x, positions):
+    return half(x, positions.clamp(max=2_047))
+
+
 #: Each has one fault and no other. A wrong function differs from a right one by one mistake.
 WRONG = {
     "alternating table": ("cos-sin-mixed", others.cos_sin_mixed, None),
@@ -62,58 +74,41 @@ WRONG = {
     "cosine matrix": ("not-a-rotation", others.not_a_rotation_matrix, None),
     "cosines of i·j": ("not-a-rotation", others.not_a_rotation_scaled, None),
     "pairing": ("pairing", half, NEIGHBORS),
-    "pairing, the other way": ("pairing", others.neighbors, PLAIN),
-    "q and k paired differently": ("pairing", others.mixed_pairings, None),
+    "pairing, the other way": ("pairing", neighbors, PLAIN),
+    "q and k paired differently": ("pairing", lambda q, k, m: (half(q, m), neighbors(k, m)), None),
     "bfloat16 angles": ("half-precision-angles", others.half_precision_angles, None),
     "bfloat16 angles, specified": ("half-precision-angles", others.half_precision_angles, PLAIN),
-    "bfloat16 positions": ("half-precision-angles", others.half_precision_positions, PLAIN),
+    "positions in x's bfloat16": ("half-precision-angles", positions_as_x, PLAIN),
     "float16 frequencies": (
         "half-precision-angles",
-        lambda x, m: half(x, m, others.inverse(64).half().float()),
+        with_frequencies(INVERSE.half().float()),
         PLAIN,
     ),
-    "last row repeated": ("table-too-short", lambda x, m: half(x, m.clamp(max=2_047)), PLAIN),
-    "last row repeated, no spec": (
-        "table-too-short",
-        lambda x, m: half(x, m.clamp(max=2_047)),
-        None,
-    ),
-    "table of the first call": ("stale-table", others.StaleTable(), None),
+    "last row repeated": ("table-too-short", clamped, PLAIN),
+    "last row repeated, no spec": ("table-too-short", clamped, None),
     "bfloat16 stays": ("stale-table", others.StaleAfterBfloat16(), None),
     "dynamic NTK": ("history", others.History(), None),
     "dynamic NTK of the call": ("history", others.history_of_this_call, None),
-    "offset": ("offset-ignored", others.offset_ignored, None),
+    "offset": ("offset-ignored", lambda x, offset=0: half(x, torch.arange(x.shape[-2])), None),
     "positions": ("positions-ignored", lambda x, m: half(x, torch.arange(len(m))), PLAIN),
     "partial": ("partial-ignored", half, QUARTER),
-    "half the exponent": ("wrong-exponent", others.wrong_exponent, PLAIN),
+    "half the exponent": ("wrong-exponent", with_frequencies(INVERSE.sqrt()), PLAIN),
     "exponent by the head": ("wrong-exponent", others.wrong_exponent_of_part, QUARTER),
     "sign": ("wrong-sign", lambda x, m: half(x, -m), PLAIN),
-    "values": ("values-rotated", others.values_rotated, None),
+    "values": ("values-rotated", lambda q, k, v, m: (half(q, m), half(k, m), half(v, m)), None),
     "decaying lengths": ("norm-drift", lambda x, m: half(x, m) * 0.999 ** m[:, None].float(), None),
     "YaRN's amplitude missing": ("amplitude", lambda x, m: yarn(x, m, 0, 1), YARN),
     "YaRN's amplitude squared": ("amplitude", lambda x, m: yarn(x, m, 2, 1), YARN),
-    "random frequencies": ("uninitialised-frequencies", others.uninitialised_frequencies, PLAIN),
-    "frequencies of zero": (
-        "uninitialised-frequencies",
-        lambda x, m: half(x, m, torch.zeros(32)),
-        None,
-    ),
-    "frequencies not numbers": (
-        "uninitialised-frequencies",
-        lambda x, m: half(x, m, torch.full((32,), torch.nan)),
-        None,
-    ),
+    "random frequencies": ("uninitialised-frequencies", with_frequencies(GARBAGE), PLAIN),
+    "frequencies of zero": ("uninitialised-frequencies", with_frequencies(ZERO), None),
+    "frequencies not numbers": ("uninitialised-frequencies", with_frequencies(ZERO / 0), None),
     "rule ignored": ("rule-ignored", lambda x, m: yarn(x, m, 1, 0), YARN),
     "rule twice": ("rule-applied-twice", lambda x, m: yarn(x, m, 1, 2), YARN),
     "in place": ("input-mutated", lambda x, m: x.copy_(half(x, m)), None),
     "theta": ("theta", half, RotarySpec(64, theta=500_000.0)),
     "gradient": ("gradient", others.wrong_gradient, PLAIN),
     "all frequencies multiplied": ("frequencies", lambda x, m: half(x, m * 1.00001), PLAIN),
-    "rounded vectors": (
-        "half-precision-angles",
-        lambda x, positions: half(x.bfloat16(), positions).float(),
-        PLAIN,
-    ),
+    "rounded vectors": ("half-precision-angles", lambda x, m: half(x.bfloat16(), m).float(), PLAIN),
     "rows exchanged": ("batch", lambda x, positions: half(x, positions).roll(1, 0), None),
     "last layer's theta, not the first's": ("layer-types-mixed", half, GEMMA),
     "table of 2,048 rows": ("table-too-short", others.table_too_short, SERVES_8192),
@@ -144,7 +139,7 @@ def test_each_fault_is_named_alone(name):
 
 def test_every_fault_is_planted():
     planted = {fault for fault, _, _ in WRONG.values()}
-    assert planted | {fault for fault, _ in BESIDE_OTHERS} == FAULTS.keys()
+    assert planted | {fault for fault, _ in BESIDE_OTHERS.values()} == FAULTS.keys()
 
 
 def test_a_layer_of_a_config_is_chosen():
@@ -266,45 +261,9 @@ def test_partial_rotation_is_ignored_under_a_rule_with_a_number_for_each_pair():
     assert "partial-ignored" in tools.verify(half, like=partial, length=4_096).faults
 
 
-def one_head(x, positions):
-    return torch.cat((half(x[:, :1], positions), x[:, 1:]), 1)
-
-
-def swapped_heads(x, positions):
-    return half(x, positions).flip(1)
-
-
 def theta_by_head(x, positions):
     f = torch.stack([others.inverse(64, 1e4 * (i + 1)) for i in range(x.shape[1])])
     return others.by_angles(x, positions[:, None] * f[:, None])
-
-
-def few_heads(x, positions):
-    return half(x, positions) if x.shape[1] <= 8 else x
-
-
-def swapped_inputs(q, k, positions):
-    return half(k, positions), half(q, positions)
-
-
-def twice_q(q, k, positions):
-    return half(q, positions), half(q, positions)
-
-
-def keys_clamped(q, k, positions):
-    return half(q, positions), half(k, positions.clamp(max=100_000))
-
-
-def keys_detached(q, k, positions):
-    return half(q, positions), half(k.detach(), positions)
-
-
-def keys_unrotated(q, k, positions):
-    return half(q, positions), k
-
-
-def keys_overflow(q, k, positions):
-    return half(q, positions), half(k, positions.half().float())
 
 
 def leaves(x, positions):
@@ -314,23 +273,27 @@ def leaves(x, positions):
 
 
 #: Faults that may have others beside them.
-BESIDE_OTHERS = [
-    ("heads", one_head),
-    ("heads", swapped_heads),
-    ("heads", theta_by_head),
-    ("heads", few_heads),
-    ("inputs-mixed", swapped_inputs),
-    ("inputs-mixed", twice_q),
-    ("table-too-short", keys_clamped),
-    ("gradient", keys_detached),
-    ("not-a-rotation", keys_unrotated),
-    ("half-precision-angles", keys_overflow),
-    ("fails", leaves),
-]
+BESIDE_OTHERS = {
+    "one head": ("heads", lambda x, m: torch.cat((half(x[:, :1], m), x[:, 1:]), 1)),
+    "heads exchanged": ("heads", lambda x, m: half(x, m).flip(1)),
+    "theta by head": ("heads", theta_by_head),
+    "few heads": ("heads", lambda x, m: half(x, m) if x.shape[1] <= 8 else x),
+    "inputs exchanged": ("inputs-mixed", lambda q, k, m: (half(k, m), half(q, m))),
+    "q twice": ("inputs-mixed", lambda q, k, m: (half(q, m), half(q, m))),
+    "keys clamped": ("table-too-short", lambda q, k, m: (half(q, m), half(k, m.clamp(max=10**5)))),
+    "keys detached": ("gradient", lambda q, k, m: (half(q, m), half(k.detach(), m))),
+    "keys not rotated": ("not-a-rotation", lambda q, k, m: (half(q, m), k)),
+    "keys in float16": (
+        "half-precision-angles",
+        lambda q, k, m: (half(q, m), half(k, m.half().float())),
+    ),
+    "exits": ("fails", leaves),
+}
 
 
-@pytest.mark.parametrize(("fault", "function"), BESIDE_OTHERS)
-def test_every_head_and_both_inputs_are_checked(fault, function):
+@pytest.mark.parametrize("name", BESIDE_OTHERS)
+def test_every_head_and_both_inputs_are_checked(name):
+    fault, function = BESIDE_OTHERS[name]
     assert fault in tools.verify(function).faults
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
-from ports import Block, Port
+from ports import SPEC, Block, Port, spec_of
 from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
 from torch import nn
 
@@ -88,12 +88,18 @@ def test_a_model_of_transformers_is_right_in_every_layer(model_type):
 
 
 def test_the_model_is_left_as_it_was():
-    model = tiny_model("llama").train()
+    """Also the frequencies and the length that this rule keeps from its longest call."""
+    model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=64).train()
     model.model.layers[1].eval()
     modes = [module.training for module in model.modules()]
-    ids = torch.arange(6)[None]
+    ids, rope = torch.arange(6)[None], rotary(model)
     before, state = model(ids).logits, {n: p.clone() for n, p in model.state_dict().items()}
+    attributes, buffer, length = set(vars(rope)), rope.inv_freq, rope.max_seq_len_cached
+    frequencies = buffer.clone()
     verify_model(model)
+    assert (set(vars(rope)), rope.max_seq_len_cached) == (attributes, length)
+    assert rope.inv_freq is buffer
+    assert torch.equal(buffer, frequencies)
     assert [module.training for module in model.modules()] == modes
     assert not all(modes)
     assert torch.equal(model(ids).logits, before)
@@ -235,10 +241,6 @@ def test_axes_of_positions():
     report = verify_model(model, wanted)
     assert report.faults == ("frequencies",)
     assert {check.name for check in report.with_verdict("fault")} >= {"axis 0", "axis 1"}
-
-
-def test_rule_ignored_with_axes_of_positions():
-    model = tiny_model("qwen2_vl_text", rope_parameters=AXES)
     wanted = tiny_model("qwen2_vl_text", rope_parameters={**AXES, **YARN, "rope_theta": 1e4})
     assert "rule-ignored" in verify_model(model, wanted.config).faults
 
@@ -294,10 +296,9 @@ def test_a_table_that_repeats_its_last_row(monkeypatch):
 
 def test_a_model_of_ones_own_with_a_spec():
     """Any module whose forward takes tokens can be measured, with attention by plain torch."""
-    spec = ModelSpec.from_config(tiny_model("llama", num_hidden_layers=2).config)
-    assert verify_model(Port(), spec).right
-    assert verify_model(Port(sign=-1), spec).faults == ("wrong-sign",)
-    assert verify_model(Port(sign=0), spec).faults == ("positions-ignored",)
+    assert verify_model(Port(), SPEC).right
+    assert verify_model(Port(sign=-1), SPEC).faults == ("wrong-sign",)
+    assert verify_model(Port(sign=0), SPEC).faults == ("positions-ignored",)
 
 
 def test_the_amplitude_of_a_model_of_ones_own():
@@ -307,19 +308,22 @@ def test_the_amplitude_of_a_model_of_ones_own():
         report = verify_model(Port(amplitude=amplitude), config)
         verdicts = {check.verdict for check in report.checks if check.name == "amplitude"}
         assert (report.right, verdicts) == (True, {verdict})
-    wanted = LayerSpec(RotarySpec(16, amplitude=1.2))
-    report = verify_model(Port(), ModelSpec({"text": (wanted, wanted)}))
-    assert report.faults == ("amplitude",)
-    assert verify_model(Port(amplitude=1.2), ModelSpec({"text": (wanted, wanted)})).right
+    wanted = spec_of(RotarySpec(16, amplitude=1.2))
+    assert verify_model(Port(), wanted).faults == ("amplitude",)
+    assert verify_model(Port(amplitude=1.2), wanted).right
 
 
-def test_errors_of_the_models_own_code_are_reported():
+@pytest.mark.parametrize("served", [0, 3])
+def test_errors_of_the_models_own_code_are_reported(served):
+    """An error at each length but that of the first, short run is no short table."""
+
     class Broken(Port):
         def forward(self, tokens, input_pos):
-            raise RuntimeError("no such luck")
+            if tokens.shape[1] != served:
+                raise RuntimeError("no such luck")
+            return super().forward(tokens, input_pos)
 
-    spec = ModelSpec.from_config(tiny_model("llama").config)
-    report = verify_model(Broken(), spec)
+    report = verify_model(Broken(), SPEC)
     assert report.faults == ("fails",)
     assert "no such luck" in report.checks[0].says
 
@@ -329,10 +333,6 @@ def test_wrong_arguments_are_refused():
         verify_model("llama")
     with pytest.raises(ValueError, match="like must be given"):
         verify_model(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="length must be at least 64"):
-        verify_model(tiny_model("llama"), length=1)
-    with pytest.raises(TypeError, match="like must be a ModelSpec or a config"):
-        verify_model(tiny_model("llama"), RotarySpec(16))
     with pytest.raises(ValueError, match=r"like must describe a stack of text, .* got vision"):
         verify_model(tiny_model("llama"), ModelSpec({"vision": (LayerSpec(None),)}))
 
@@ -344,21 +344,6 @@ def test_verify_takes_a_model_too():
         verify(model, layer=0)
     with pytest.raises(TypeError, match="like must be a ModelSpec or a config, for all layers"):
         verify(model, like=RotarySpec(16))
-
-
-# Its state.
-
-
-def test_frequencies_of_longer_calls_are_not_kept():
-    model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=64)
-    rope = next(module for module in model.modules() if hasattr(module, "inv_freq"))
-    names, buffer = set(vars(rope)), rope.inv_freq
-    before, length = buffer.clone(), rope.max_seq_len_cached
-    verify_model(model)
-    assert rope.max_seq_len_cached == length
-    assert rope.inv_freq is buffer
-    assert torch.equal(rope.inv_freq, before)
-    assert set(vars(rope)) == names
 
 
 def test_changes_in_place_are_undone():
@@ -404,12 +389,11 @@ LONGEST = []
 
 
 def test_lengths_that_cannot_be_served_are_refused():
-    spec = ModelSpec({"text": (LayerSpec(RotarySpec(16)),)})
-    two = ModelSpec({"text": (LayerSpec(RotarySpec(16)),) * 2})
+    spec = ModelSpec({"text": SPEC.layers[:1]})
     with pytest.raises(ValueError, match="length must be at least 64, so that slow pairs can be"):
-        verify_model(Port(), two, length=63)
+        verify_model(Port(), SPEC, length=63)
     with pytest.raises(ValueError, match="length must be at most 65,537, got 65538"):
-        verify_model(Port(), two, length=65_538)
+        verify_model(Port(), SPEC, length=65_538)
     with pytest.raises(ValueError, match="at most 4,096 for a model that takes no positions"):
         verify_model(Counted(), spec, length=4_097)
     assert verify_model(Counted(), spec, length=300).right
@@ -440,18 +424,12 @@ def test_a_missing_temperature_is_told_from_one_by_place(tuned):
 
 
 def test_a_temperature_next_to_an_inline_rope_is_measured():
-    model = Port()
-    layer = LayerSpec(RotarySpec(16), query_temperature=TEMPERATURE)
-    spec = ModelSpec({"text": (layer, layer)})
+    """And a factor that is not measured is not right."""
+    model, spec = Port(), spec_of(RotarySpec(16), query_temperature=TEMPERATURE)
+    assert {check.verdict for check in factors(verify_model(model, SPEC))} == {"not tested"}
     assert verify_model(model, spec).faults == ("norm-drift",)
     for block in model.blocks:
         block.temperature = TEMPERATURE
     report = verify_model(model, spec)
     assert report.faults == ()
     assert {check.verdict for check in factors(report)} == {"right"}
-
-
-def test_a_factor_that_is_not_measured_is_not_right():
-    layer = LayerSpec(RotarySpec(16))
-    report = verify_model(Port(), ModelSpec({"text": (layer, layer)}))
-    assert {check.verdict for check in factors(report)} == {"not tested"}

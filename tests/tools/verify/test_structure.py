@@ -12,21 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk import RotaryEmbedding, RotarySpec, axes, rotate, scaling
-from ropewalk.tools.verify.measured_rotation import (
-    POSITIONS,
-    pairs_of,
-    residuals,
-    slopes,
-    table_end,
-)
+from ropewalk import RotaryEmbedding, RotarySpec, axes, scaling
+from ropewalk.tools.verify.measured_rotation import POSITIONS, residuals, slopes
 from ropewalk.tools.verify.rotation_verdicts import (
     check_rotation,
     compare,
     fit_theta,
     frequency_hypotheses,
     rounded,
-    structure_of,
 )
 
 AT = torch.tensor(POSITIONS)
@@ -105,25 +98,6 @@ def test_several_axes_are_compared_where_text_is(rule):
     spec = RotarySpec(16, axes=rule)
     _, structure = check_rotation(matrices(spec), AT)
     assert not any(check.fault for check in compare(structure, spec))
-
-
-def test_matrices_that_mix_more_than_two_dimensions_are_no_pairs():
-    dense = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(0)))[0]
-    near = torch.stack([torch.eye(8), dense]).double()
-    assert pairs_of(near, torch.tensor([0, 1])) is None
-
-
-def test_the_end_of_a_table_is_where_rotations_repeat():
-    spec = RotarySpec(16)
-    angles = AT.clamp(max=999).double()[:, None] * spec.inverse_frequencies()
-    basis = torch.eye(16, dtype=torch.float64).view(16, 1, 16).expand(-1, len(AT), -1)
-    near = rotate(basis, angles.cos(), angles.sin(), pairing="half").permute(1, 2, 0)
-    structure = pairs_of(near, AT, 1e-7)
-    end = table_end(structure)
-    assert end is not None
-    assert int(AT[end]) == 1_001
-    assert table_end(structure.upto(end)) is None
-    assert table_end(structure_of(spec, AT, None)) is None
 
 
 @given(st.floats(2.0, 1e8), st.floats(1.0, 64.0), st.integers(3, 64))
