@@ -129,9 +129,8 @@ def exact_class(cls: Any) -> type:
     return subclass(cls, {"forward": forward}, exact_class)
 
 
-#: Parameters of a rotary module's forward, and those that not all have.
-PARAMETERS = ("x", "position_ids")
-OPTIONAL = ("layer_type",)
+#: Parameters that the forward of a rotary module may have.
+PARAMETERS = (("x", "position_ids"), ("x", "position_ids", "layer_type"))
 BUFFER = "embed_positions"  # GPT-J and CodeGen: the table of each layer, sin before cos
 
 REPLACED_FORWARD = "its forward was replaced on this object, as hooks of accelerate do"
@@ -157,13 +156,12 @@ def is_rotary(module: nn.Module) -> bool:
     """Return whether a module's forward takes x and positions, and maybe the type of a layer."""
     if type(module).__module__.partition(".")[0] == "torch":
         return False
-    parameters = tuple(inspect.signature(type(module).forward).parameters)[1:]
-    return parameters in (PARAMETERS, PARAMETERS + OPTIONAL)
+    return tuple(inspect.signature(type(module).forward).parameters)[1:] in PARAMETERS
 
 
 def layer_types(module: nn.Module) -> tuple[str | None, ...]:
     """Return the types of layers that a rotary module has tables for, or (None,)."""
-    if OPTIONAL[0] not in inspect.signature(type(module).forward).parameters:
+    if "layer_type" not in inspect.signature(type(module).forward).parameters:
         return (None,)
     named = getattr(module, "layer_types", None) or ()
     return tuple(sorted({each for each in named if isinstance(each, str)})) or (None,)

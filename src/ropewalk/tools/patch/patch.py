@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -99,28 +101,16 @@ def _written(wanted: ModelSpec, config: Any) -> bool:
         return False
 
 
-class ConfigChange:
-    """A config of transformers in place of another, in each module that has it.
+def _carry_over(configs: Sequence[tuple[Any, Any, dict[str, Any]]]) -> None:
+    """Set on old configs what was set on the new ones since, except their ropes.
 
-    Other objects may share the old config, so it does not change. Undoing carries fields that were
-    set meanwhile over to the old one, except those of the rope.
+    configs: an old one, the new one, and the fields that this had at first.
     """
-
-    def __init__(self, old: Any, new: Any) -> None:
-        pairs = [(old, new), (old.get_text_config(), new.get_text_config())]
-        self._pairs = [(one, other, dict(vars(other))) for one, other in pairs]
-
-    def new_of(self, old: Any) -> Any:
-        """Return the new config for a module's config, or None if it has another one."""
-        return next((new for each, new, _ in self._pairs if each is old), None)
-
-    def carry_over(self) -> None:
-        """Set on the old configs what was set on the new ones since."""
-        for old, new, before in self._pairs:
-            for name, value in vars(new).items():
-                of_rope = name == "rope_parameters" or hasattr(value, "to_dict")
-                if value is not before.get(name) and not of_rope:
-                    setattr(old, name, value)
+    for old, new, first in configs:
+        for name, value in vars(new).items():
+            of_rope = name == "rope_parameters" or hasattr(value, "to_dict")
+            if value is not first.get(name) and not of_rope:
+                setattr(old, name, value)
 
 
 UNDONE_CONVERTED = (
@@ -209,12 +199,14 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     if new_config is None:
         return Patch(name, changes, left, warning).apply()
     _check_saved(plan, new_config, new_ropes)
-    configs = ConfigChange(config, new_config)
+    # Other objects may share the old configs, so modules get new ones instead of changed ones.
+    pairs = ((config, new_config), (config.get_text_config(), new_config.get_text_config()))
+    configs = [(old, new, dict(vars(new))) for old, new in pairs]
     for path, module in model.named_modules():
-        new = configs.new_of(vars(module).get("config"))
-        if new is not None:
+        own = vars(module).get("config")
+        if (new := next((new for old, new in pairs if old is own), None)) is not None:
             changes.append(Change(path, module, attributes={"config": new}))
-    return Patch(name, changes, left, warning, configs.carry_over).apply()
+    return Patch(name, changes, left, warning, partial(_carry_over, configs)).apply()
 
 
 def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:

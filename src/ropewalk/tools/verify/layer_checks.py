@@ -192,7 +192,8 @@ class LengthRun(Run):
         return [not_tested("rotates pairs", "no function that rotates its vectors was met")]
 
     def _rotated(self, applied: Applied, rope: RotarySpec | None) -> list[Check]:
-        name, off = "rotates pairs", _from_identity(applied)
+        name, D = "rotates pairs", applied.matrices.shape[-1]
+        off = (applied.matrices - torch.eye(D, dtype=torch.float64)).abs().max().item()
         if rope is None and off <= UNROTATED:
             return [right("no rope", "vectors do not rotate, as specified", error=off)]
         if rope is None:
@@ -287,11 +288,6 @@ class PlaceRun(Run):
         if check is None or check.verdict == "right":
             check = remark(NAME, BY_PLACE)
         yield "q", [check]
-
-
-def _from_identity(applied: Applied) -> float:
-    identity = torch.eye(applied.matrices.shape[-1], dtype=torch.float64)
-    return (applied.matrices - identity).abs().max().item()
 
 
 def _amplitude_from(applied: Applied, rope: RotarySpec, length: int | None) -> float | None:

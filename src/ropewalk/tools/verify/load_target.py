@@ -128,9 +128,6 @@ def _end(said: str) -> None:
     os._exit(2)
 
 
-UNPICKLED = "nothing is unpickled; convert the weights to safetensors"
-
-
 def load_model(
     path: str | PathLike[str],
     *,
@@ -180,8 +177,9 @@ def check_folder(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ValueError(f"model must have a config.json in its folder, got {shown_path(folder)}")
     if not any(folder.glob("*.safetensors")):
-        found = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
-        instead = f"; {found[0]} is not read: {UNPICKLED}" if found else ""
+        pickles = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+        way = "nothing is unpickled; convert the weights to safetensors"
+        instead = f"; {pickles[0]} is not read: {way}" if pickles else ""
         raise ValueError(f"model must have *.safetensors in {shown_path(folder)}{instead}")
 
 

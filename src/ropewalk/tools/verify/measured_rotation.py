@@ -64,16 +64,16 @@ class Structure:
         return torch.maximum((a - d).abs(), (b + c).abs()) / size
 
 
-def pairs_of(near: Tensor, positions: Tensor, tolerance: float = UNSEEN) -> Structure | None:
+def pairs_of(near: Tensor, positions: Tensor) -> Structure | None:
     """Return the structure of matrices (P, D, D), or None if dimensions do not rotate in pairs.
 
     near: matrices at different positions, 0 among them if the order in which pairs are written
     differs from the one in which they are read.
     """
     dim = near.shape[-1]
-    coupled = (near.abs() > tolerance).any(0)  # output by input
+    coupled = (near.abs() > UNSEEN).any(0)  # output by input
     identity = torch.eye(dim, dtype=near.dtype)
-    unchanged = ((near - identity).abs() <= tolerance).all(0)
+    unchanged = ((near - identity).abs() <= UNSEEN).all(0)
     fixed = unchanged.all(0) & unchanged.all(1)
     rows: dict[tuple[int, ...], list[int]] = {}
     for row in range(dim):
@@ -120,20 +120,18 @@ def table_end(structure: Structure) -> int | None:
 
 
 def slopes(structure: Structure) -> Tensor:
-    """Return each pair's radians per position, float64 (R/2,), from positions that double.
+    """Return each pair's radians per position, float64 (R/2,), from positions 0, 1, 2, 4 and so on.
 
     The angle at position 1 fixes the number of turns at 2, that one the number at 4, and so on. It
     stops at a position where a pair departs from its line by a tenth of a radian.
     """
-    positions, angles = structure.positions, structure.angles
-    index = {int(p): row for row, p in enumerate(positions)}
-    zero = angles[index[0]] if 0 in index else torch.zeros_like(angles[0])
-    frequencies = wrapped(angles[index[1]] - zero)
+    moved = structure.angles - structure.angles[:1]
+    index = {int(p): row for row, p in enumerate(structure.positions)}
+    frequencies = wrapped(moved[index[1]])
     going = torch.ones_like(frequencies, dtype=torch.bool)
     p = 2
     while p in index:
-        moved = angles[index[p]] - zero
-        residual = wrapped(moved - frequencies * p)
+        residual = wrapped(moved[index[p]] - frequencies * p)
         going &= residual.abs() < 0.1
         frequencies = torch.where(going, frequencies + residual / p, frequencies)
         p *= 2
@@ -142,10 +140,8 @@ def slopes(structure: Structure) -> Tensor:
 
 def residuals(structure: Structure, frequencies: Tensor) -> Tensor:
     """Return how far angles are from lines of these slopes (P, R/2), in radians."""
-    index = {int(p): row for row, p in enumerate(structure.positions)}
-    zero = structure.angles[index[0]] if 0 in index else 0.0
     expected = structure.positions.to(torch.float64)[:, None] * frequencies
-    return wrapped(structure.angles - zero - expected).abs()
+    return wrapped(structure.angles - structure.angles[:1] - expected).abs()
 
 
 def wrapped(angles: Tensor) -> Tensor:

@@ -27,8 +27,6 @@ from ropewalk.tools.verify.measured_rotation import (
 )
 from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark, right
 
-HALF_DTYPES = (torch.bfloat16, torch.float16)
-
 
 class Hypothesis(NamedTuple):
     """Frequencies (R/2,) that a mistake would give: its fault, and what it is in words."""
@@ -95,7 +93,7 @@ def half_precision_angles(frequencies: Tensor, positions: Tensor) -> Iterator[tu
     frequencies: float64 (R/2,), exact. Every combination of rounded positions, frequencies and
     products is made, in bfloat16 and in float16.
     """
-    for dtype in HALF_DTYPES:
+    for dtype in (torch.bfloat16, torch.float16):
         name = str(dtype).removeprefix("torch.")
         for rounded in range(1, 8):
             f = frequencies.to(dtype if rounded & 1 else torch.float32)

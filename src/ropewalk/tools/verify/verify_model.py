@@ -51,6 +51,7 @@ class Driver:
         tensors = [*self.stack.buffers(), *self.stack.parameters()]
         device = next((t.device for t in tensors if not t.is_meta), torch.device("cpu"))
         S = shape.positions = positions.shape[-1]
+        shape.rows += shape.rows == S  # another number than of positions, to tell axes apart
         ids = torch.ones(shape.rows, S, dtype=torch.long, device=device)
         given = {self.tokens: ids, **self.others}
         if self.positions is not None:
@@ -289,9 +290,12 @@ def _run_length(
     """Run at a length, or at the longest half, quarter … of it that the model's code serves."""
     error = ""
     while True:
-        run = LengthRun(spec, _positions(driver, length), path, length, before)
+        at = torch.arange(length)
+        if driver.positions is not None:
+            at = torch.tensor(sorted({*(p for p in POSITIONS if p < length), length - 1}))
+        run = LengthRun(spec, at, path, length, before)
         try:
-            driver.run(_unlike(shape, run.at), run.at, run.see)
+            driver.run(shape, at, run.see)
         except ModelError as failure:
             error = error or str(failure)
             if length > 3:
@@ -300,18 +304,6 @@ def _run_length(
             run.checks.append(fault("runs", "fails", error))
         run.error = error
         return run
-
-
-def _positions(driver: Driver, length: int) -> Tensor:
-    if driver.positions is None:
-        return torch.arange(length)
-    return torch.tensor(sorted({*(p for p in POSITIONS if p < length), length - 1}))
-
-
-def _unlike(shape: Shape, positions: Tensor) -> Shape:
-    """Return a shape that has another number of rows than of positions, to tell axes apart."""
-    shape.rows += shape.rows == positions.shape[-1]
-    return shape
 
 
 def _verify_places(
@@ -341,7 +333,7 @@ def _verify_axes(
         at[axis] = near
         run = AxisRun(spec, at, path, axis)
         try:
-            driver.run(_unlike(shape, near), at, run.see)
+            driver.run(shape, at, run.see)
         except ModelError as error:
             yield not_tested(f"axis {axis}", str(error))
         yield from run.checks
