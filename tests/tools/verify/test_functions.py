@@ -175,10 +175,8 @@ def test_arguments_that_cannot_be_used_are_refused():
 
 
 def test_a_stated_form_serves_unusual_names():
-    def unusual(a, b):
-        return half(a, b)
-
-    assert tools.verify(unusual, form="x,positions", axes="bhsd", head_dim=32).right
+    unusual = {"form": "x,positions", "axes": "bhsd", "head_dim": 32}
+    assert tools.verify(lambda a, b: half(a, b), **unusual).right
     torch.manual_seed(0)  # the random state is the caller's
     first = torch.rand(1)
     torch.manual_seed(0)
@@ -211,11 +209,8 @@ def test_a_rule_that_depends_on_the_length_is_compared_at_a_length(spec, given):
     report = tools.verify(of_the_call, like=spec, length=given)
     assert set(report.faults) <= {"history"} if given is None else report.right, said(report)
 
-    def never_scaled(x, positions):
-        return half(x, positions)
-
     if given != 4_096:  # up to the original length the rule changes nothing
-        assert not tools.verify(never_scaled, like=spec, length=given or 100_000).right
+        assert not tools.verify(half, like=spec, length=given or 100_000).right
 
 
 @pytest.mark.parametrize("theta", [123_457.0, 10_000.25, 10_060.0, 1e11])
@@ -230,10 +225,7 @@ def test_any_theta_is_right(theta):
 
 
 def test_positions_that_count_from_1_are_a_remark():
-    def from_one(x, positions):
-        return half(x, positions + 1)
-
-    report = tools.verify(from_one, like=PLAIN)
+    report = tools.verify(lambda x, m: half(x, m + 1), like=PLAIN)
     assert report.right, said(report)
     assert any(check.name == "position 0" for check in report.with_verdict("remark"))
 
@@ -309,11 +301,8 @@ def test_xpos_is_right_and_half_of_it_is_not():
     report = tools.verify(xpos)
     assert report.right, said(report)
     assert any("as in xPos" in check.says for check in report.with_verdict("remark"))
-
-    def without_keys(q, k, positions):
-        return xpos(q, k, positions)[0], half(k, positions)
-
-    assert "norm-drift" in tools.verify(without_keys).faults
+    without_keys = tools.verify(lambda q, k, m: (xpos(q, k, m)[0], half(k, m)))
+    assert "norm-drift" in without_keys.faults
 
 
 def test_numbers_that_json_lacks_are_none():

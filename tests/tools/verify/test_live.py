@@ -14,7 +14,9 @@ import pytest
 import torch
 
 pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
+from other_pairing import rotating
 from ports import SPEC, Block, Port, spec_of
+from ropes_of_others import half
 from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
 from torch import nn
 
@@ -53,10 +55,6 @@ def all_layers(*layers: int, parts: Sequence[str] = "qk") -> set[str]:
 
 
 ALL = all_layers(*range(4))
-
-
-def source(model: nn.Module) -> object:
-    return sys.modules[type(model).__module__]
 
 
 def rotary(model: nn.Module) -> nn.Module:
@@ -158,19 +156,10 @@ def test_attention_factor_missing():
     assert "the factor is missing" in next(report.with_verdict("fault")).says
 
 
-def test_the_other_pairing(monkeypatch):
+def test_the_other_pairing():
     model = tiny_model("llama")
-
-    def interleaved(q, k, cos, sin, unsqueeze_dim=1):
-        cos, sin = (t.unsqueeze(unsqueeze_dim).chunk(2, -1)[0] for t in (cos, sin))
-        made = []
-        for x in (q, k):
-            a, b = x[..., 0::2], x[..., 1::2]
-            made.append(torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2))
-        return tuple(made)
-
-    monkeypatch.setattr(source(model), "apply_rotary_pos_emb", interleaved)
-    named(model, "pairing")
+    with rotating(model, "interleaved"):
+        named(model, "pairing")
 
 
 def test_only_one_layer_is_wrong(monkeypatch):
@@ -188,12 +177,9 @@ def test_only_one_layer_is_wrong(monkeypatch):
 
 def test_keys_alone_are_wrong(monkeypatch):
     model = tiny_model("llama")
-    apply = source(model).apply_rotary_pos_emb
-
-    def no_keys(q, k, cos, sin):
-        return apply(q, k, cos, sin)[0], k
-
-    monkeypatch.setattr(source(model), "apply_rotary_pos_emb", no_keys)
+    source = sys.modules[type(model).__module__]
+    apply = source.apply_rotary_pos_emb
+    monkeypatch.setattr(source, "apply_rotary_pos_emb", lambda q, k, *t: (apply(q, k, *t)[0], k))
     report = verify_model(model)
     assert not report.right
     wrong = {check.where for check in report.with_verdict("fault")}
@@ -202,27 +188,18 @@ def test_keys_alone_are_wrong(monkeypatch):
 
 def test_values_rotated():
     model = tiny_model("llama", num_key_value_heads=4)
-    attention = model.model.layers[1].self_attn
-    projection = attention.v_proj
 
-    class RotatedValues(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.projection = projection
+    def rotate(module, args, values):
+        return half(values, torch.arange(values.shape[1]))
 
-        def forward(self, x):
-            angles = torch.arange(x.shape[1])[None, :, None] * torch.ones(32)
-            cos, sin, (a, b) = angles.cos(), angles.sin(), self.projection(x).chunk(2, -1)
-            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-
-    attention.v_proj = RotatedValues()
+    model.model.layers[1].self_attn.v_proj.register_forward_hook(rotate)
     named(model, "values-rotated", where={"layer 1, v"})
 
 
 def test_partial_rotation_ignored():
     model = tiny_model("phi", rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 1.0})
-    half = {"rope_theta": 1e4, "partial_rotary_factor": 0.5}
-    report = verify_model(model, tiny_model("phi", rope_parameters=half).config)
+    wanted = {"rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    report = verify_model(model, tiny_model("phi", rope_parameters=wanted).config)
     assert {c.where for c in report.checks if c.fault == "partial-ignored"} == ALL
 
 

@@ -62,25 +62,16 @@ def test_transformers_44873_a_delta_of_the_first_call_stays():
 
 
 def test_transformers_43952_packed_documents_get_one_run_of_positions():
-    def one_run(x, positions):
-        return half(x, positions[0] + torch.arange(len(positions)))
-
-    assert "positions-ignored" in faults(one_run)
+    assert "positions-ignored" in faults(lambda x, m: half(x, m[0] + torch.arange(len(m))))
 
 
 def test_left_padding_takes_the_positions_of_the_first_row():
-    def first_row(q, k, position_ids):
-        return half(q, position_ids[0]), half(k, position_ids[0])
-
-    assert faults(first_row) == ("batch",)
+    assert faults(lambda q, k, ids: (half(q, ids[0]), half(k, ids[0]))) == ("batch",)
 
 
 def test_pegainfer_220_a_table_that_is_shorter_than_the_context():
-    def clamped(x, positions):
-        return half(x, positions.clamp(max=4_095))
-
     like = {**LLAMA, "max_position_embeddings": 32_768}
-    report = tools.verify(clamped, like=like)
+    report = tools.verify(lambda x, m: half(x, m.clamp(max=4_095)), like=like)
     assert report.faults == ("table-too-short",)
     (check,) = report.with_verdict("fault")
     assert "all positions from 4,096 on rotate like position 4,095" in check.says
