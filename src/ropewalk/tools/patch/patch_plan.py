@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,15 +130,11 @@ class Patch:
 
     def apply(self) -> Patch:
         """Make all changes, or none if one fails."""
-        done: list[Change] = []
-        try:
+        with ExitStack() as undoing:
             for change in self._changes:
                 change.apply()
-                done.append(change)
-        except BaseException:
-            for change in reversed(done):
-                change.undo()
-            raise
+                undoing.callback(change.undo)
+            undoing.pop_all()
         self._active = True
         return self
 

@@ -67,11 +67,8 @@ def frequency_hypotheses(
             at = length or int(getattr(other.scaling, "original_length", 1))
             theirs = other.inverse_frequencies(at if other.needs_length else None)
             yield Hypothesis("layer-types-mixed", f"frequencies are those of {name}", theirs)
-    if spec.axes is None:
-        yield from _exponents(spec)
-
-
-def _exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
+    if spec.axes is not None:
+        return
     index = torch.arange(spec.pairs, dtype=torch.float64)
     R, D = int(spec.rotary_dim), spec.head_dim
     forms = {

@@ -64,10 +64,9 @@ class Driver:
             with torch.no_grad(), hollow(self.stack, shape), capture(self.stack, recorder):
                 self.stack(**given)
         except Exception as error:
-            if recorder.error is not None:
-                raise recorder.error from None
-            says = " ".join(str(error).split()) or "no message"
-            raise ModelError(f"{type(error).__name__}: {shown(says, 160)}") from error
+            if recorder.error is None:
+                says = " ".join(str(error).split()) or "no message"
+                raise ModelError(f"{type(error).__name__}: {shown(says, 160)}") from error
         if recorder.error is not None:
             raise recorder.error
 
