@@ -86,6 +86,7 @@ WRONG = {
     ),
     "last row repeated": ("table-too-short", clamped, PLAIN),
     "last row repeated, no spec": ("table-too-short", clamped, None),
+    "last rows repeated": ("table-too-short", lambda q, k, m: (clamped(q, m), clamped(k, m)), None),
     "bfloat16 stays": ("stale-table", others.StaleAfterBfloat16(), None),
     "dynamic NTK": ("history", others.History(), None),
     "dynamic NTK of the call": ("history", others.history_of_this_call, None),
@@ -258,6 +259,10 @@ def theta_by_head(x, positions):
     return others.by_angles(x, positions[:, None] * f[:, None])
 
 
+def as_float16(x, positions):
+    return half(x, positions.half().float())
+
+
 def leaves(x, positions):
     if len(positions) > 5:
         raise SystemExit(0)
@@ -275,10 +280,8 @@ BESIDE_OTHERS = {
     "keys clamped": ("table-too-short", lambda q, k, m: (half(q, m), half(k, m.clamp(max=10**5)))),
     "keys detached": ("gradient", lambda q, k, m: (half(q, m), half(k.detach(), m))),
     "keys not rotated": ("not-a-rotation", lambda q, k, m: (half(q, m), k)),
-    "keys in float16": (
-        "half-precision-angles",
-        lambda q, k, m: (half(q, m), half(k, m.half().float())),
-    ),
+    "keys in float16": ("half-precision-angles", lambda q, k, m: (half(q, m), as_float16(k, m))),
+    "float16": ("half-precision-angles", lambda q, k, m: (as_float16(q, m), as_float16(k, m))),
     "exits": ("fails", leaves),
 }
 

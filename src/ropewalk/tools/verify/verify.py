@@ -230,7 +230,7 @@ def _rotation(
         yield from _without_untested(target, checks, xpos)
     with_keys = "k" in target.rotates and first != "k" and not xpos
     if with_keys:
-        keys = same_for_keys(measured["k"], structure)
+        keys = same_for_keys(measured["k"][: len(structure.positions)], structure)
         with_keys = not keys.fault
         yield keys
     if ends_early:
