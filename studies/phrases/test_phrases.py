@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import write_phrases
@@ -249,6 +250,16 @@ def _main(clause: Clause) -> Sentence:
     return Sentence((Main(clause),))
 
 
+def _says(subject: str | Nominal | None, *predicates: Predicate, **how: Any) -> Sentence:
+    return _main(_clause(subject, *predicates, **how))
+
+
+def _relative(
+    gap: str, subject: str | None, predicate: Predicate, tense: str = "present"
+) -> Relative:
+    return Relative(gap, _clause(subject, predicate, tense=tense))
+
+
 def _because(clause: Clause) -> Subordinate:
     return Subordinate(next(c for c in w.SUBORDINATORS if c.german == "weil"), clause)
 
@@ -265,22 +276,20 @@ SENTENCES = {
         "The old man sees the small dog.",
     ),
     "time first, inversion": (
-        _main(_clause("der alt Mann", GIVES, time="heute", front="time")),
+        _says("der alt Mann", GIVES, time="heute", front="time"),
         "Heute gibt der alte Mann der jungen Frau eine schöne Blume.",
         "Today the old man gives a beautiful flower to the young woman.",
     ),
     "time in the middle": (
-        _main(_clause("der Mann", GIVES, time="heute")),
+        _says("der Mann", GIVES, time="heute"),
         "Der Mann gibt heute der jungen Frau eine schöne Blume.",
         "The man gives a beautiful flower to the young woman today.",
     ),
     "place first": (
-        _main(
-            _clause(
-                "der Frau",
-                _predicate("lesen", "ein Buch", adjunct=_in("der schön Zimmer")),
-                front="adjunct",
-            )
+        _says(
+            "der Frau",
+            _predicate("lesen", "ein Buch", adjunct=_in("der schön Zimmer")),
+            front="adjunct",
         ),
         "Im schönen Zimmer liest die Frau ein Buch.",
         "In the beautiful room the woman reads a book.",
@@ -291,12 +300,12 @@ SENTENCES = {
         "The old man sees the small dog.",
     ),
     "dative first": (
-        _main(_clause("der Frau", _predicate("helfen", None, "der Kind+"), front="dative")),
+        _says("der Frau", _predicate("helfen", None, "der Kind+"), front="dative"),
         "Den Kindern hilft die Frau.",
         "The woman helps the children.",
     ),
     "separable verb, split": (
-        _main(_clause("der Frau", FETCHES)),
+        _says("der Frau", FETCHES),
         "Die Frau holt den Koffer ab.",
         "The woman picks up the suitcase.",
     ),
@@ -306,7 +315,7 @@ SENTENCES = {
         "The child sleeps because the woman picks up the suitcase.",
     ),
     "separable verb, infinitive": (
-        _main(_clause("der Frau", FETCHES, modal="will")),
+        _says("der Frau", FETCHES, modal="will"),
         "Die Frau will den Koffer abholen.",
         "The woman wants to pick up the suitcase.",
     ),
@@ -316,12 +325,12 @@ SENTENCES = {
         "Because the old man sees the small dog, the child sleeps.",
     ),
     "perfect with haben": (
-        _main(_clause("der Kind+", _predicate("essen", "zwei rot Apfel+"), tense="perfect")),
+        _says("der Kind+", _predicate("essen", "zwei rot Apfel+"), tense="perfect"),
         "Die Kinder haben zwei rote Äpfel gegessen.",
         "The children ate two red apples.",
     ),
     "perfect with sein": (
-        _main(_clause("der Hund", _predicate("weglaufen"), tense="perfect")),
+        _says("der Hund", _predicate("weglaufen"), tense="perfect"),
         "Der Hund ist weggelaufen.",
         "The dog ran away.",
     ),
@@ -336,34 +345,32 @@ SENTENCES = {
         "The old man had seen the small dog.",
     ),
     "future": (
-        _main(_clause(w.WE, _predicate("sehen", w.HE), tense="future", time="morgen")),
+        _says(w.WE, _predicate("sehen", w.HE), tense="future", time="morgen"),
         "Wir werden ihn morgen sehen.",
         "We will see him tomorrow.",
     ),
     "modal": (
-        _main(_clause("mein klug Tochter", _predicate("lesen", "dies Brief"), modal="kann")),
+        _says("mein klug Tochter", _predicate("lesen", "dies Brief"), modal="kann"),
         "Meine kluge Tochter kann diesen Brief lesen.",
         "My clever daughter can read this letter.",
     ),
     "modal, two predicates": (
-        _main(
-            _clause(
-                w.SHE,
-                _predicate("lesen", "der Brief"),
-                _predicate("anrufen", "der Arzt"),
-                modal="möchte",
-            )
+        _says(
+            w.SHE,
+            _predicate("lesen", "der Brief"),
+            _predicate("anrufen", "der Arzt"),
+            modal="möchte",
         ),
         "Sie möchte den Brief lesen und den Arzt anrufen.",
         "She would like to read the letter and phone the doctor.",
     ),
     "two predicates": (
-        _main(_clause("der Arzt", FETCHES, _predicate("anrufen", "ein Freund"))),
+        _says("der Arzt", FETCHES, _predicate("anrufen", "ein Freund")),
         "Der Arzt holt den Koffer ab und ruft einen Freund an.",
         "The doctor picks up the suitcase and phones a friend.",
     ),
     "frequency": (
-        _main(_clause("der Arzt", _predicate("lesen", "- lang Buch+"), often=True)),
+        _says("der Arzt", _predicate("lesen", "- lang Buch+"), often=True),
         "Der Arzt liest oft lange Bücher.",
         "The doctor often reads long books.",
     ),
@@ -373,7 +380,7 @@ SENTENCES = {
         "The old man does not see the small dog.",
     ),
     "kein": (
-        _main(_clause("der Frau+", _predicate("kaufen", "kein neu Hut"))),
+        _says("der Frau+", _predicate("kaufen", "kein neu Hut")),
         "Die Frauen kaufen keinen neuen Hut.",
         "The women buy no new hat.",
     ),
@@ -388,16 +395,14 @@ SENTENCES = {
         "Why does the old man see the small dog?",
     ),
     "pronoun before the subject": (
-        _main(_clause("der Frau", _predicate("sehen", w.HE), front="time", time="heute")),
+        _says("der Frau", _predicate("sehen", w.HE), front="time", time="heute"),
         "Heute sieht ihn die Frau.",
         "Today the woman sees him.",
     ),
     "coordinated subject": (
-        _main(
-            _clause(
-                Coordination(_phrase("ein ehrlich Mann"), _phrase("ein klug Frau")),
-                _predicate("arbeiten", valency="none"),
-            )
+        _says(
+            Coordination(_phrase("ein ehrlich Mann"), _phrase("ein klug Frau")),
+            _predicate("arbeiten", valency="none"),
         ),
         "Ein ehrlicher Mann und eine kluge Frau arbeiten.",
         "An honest man and a clever woman work.",
@@ -408,100 +413,79 @@ SENTENCES = {
         "The old man sees the small dog, but the child sleeps.",
     ),
     "object clause": (
-        _main(_clause("der Frau", replace(_predicate("sagen"), content=Content(w.THAT, SEES)))),
+        _says("der Frau", replace(_predicate("sagen"), content=Content(w.THAT, SEES))),
         "Die Frau sagt, dass der alte Mann den kleinen Hund sieht.",
         "The woman says that the old man sees the small dog.",
     ),
     "relative subject": (
-        _main(
-            _clause(
-                _with(
-                    "der Frau",
-                    Relative("subject", _clause(None, _predicate("anrufen", "der Arzt"))),
-                ),
-                _predicate("schlafen"),
-            )
+        _says(
+            _with("der Frau", _relative("subject", None, _predicate("anrufen", "der Arzt"))),
+            _predicate("schlafen"),
         ),
         "Die Frau, die den Arzt anruft, schläft.",
         "The woman who phones the doctor sleeps.",
     ),
     "relative object": (
-        _main(
-            _clause(
-                w.THEY,
-                _predicate(
-                    "sehen",
-                    _with(
-                        "der Hund",
-                        Relative(
-                            "accusative",
-                            _clause("der Kind", _predicate("jagen"), tense="perfect"),
-                        ),
-                    ),
+        _says(
+            w.THEY,
+            _predicate(
+                "sehen",
+                _with(
+                    "der Hund",
+                    _relative("accusative", "der Kind", _predicate("jagen"), tense="perfect"),
                 ),
-                tense="perfect",
-            )
+            ),
+            tense="perfect",
         ),
         "Sie haben den Hund, den das Kind gejagt hat, gesehen.",
         "They saw the dog that the child chased.",
     ),
     "relative dative": (
-        _main(
-            _clause(
-                _with(
-                    "der Kind+",
-                    Relative("dative", _clause("der Frau", _predicate("geben", "ein Rucksack"))),
-                ),
-                _predicate("lachen"),
-            )
+        _says(
+            _with(
+                "der Kind+", _relative("dative", "der Frau", _predicate("geben", "ein Rucksack"))
+            ),
+            _predicate("lachen"),
         ),
         "Die Kinder, denen die Frau einen Rucksack gibt, lachen.",
         "The children to whom the woman gives a backpack laugh.",
     ),
     "relative with preposition": (
-        _main(
-            _clause(
-                _with(
-                    "der Arzt",
-                    Relative(
-                        "oblique",
-                        _clause("unser Tante", _predicate("warten")),
-                        ("auf", "acc", "for"),
-                    ),
+        _says(
+            _with(
+                "der Arzt",
+                Relative(
+                    "oblique", _clause("unser Tante", _predicate("warten")), ("auf", "acc", "for")
                 ),
-                _predicate("lachen"),
-            )
+            ),
+            _predicate("lachen"),
         ),
         "Der Arzt, auf den unsere Tante wartet, lacht.",
         "The doctor for whom our aunt waits laughs.",
     ),
     "possessor": (
-        _main(
-            _clause(
-                w.HE,
-                _predicate(
-                    "nehmen", replace(_phrase("der alt Hut"), possessor=_phrase("der arm Mann"))
-                ),
-            )
+        _says(
+            w.HE,
+            _predicate(
+                "nehmen", replace(_phrase("der alt Hut"), possessor=_phrase("der arm Mann"))
+            ),
         ),
         "Er nimmt den alten Hut des armen Mannes.",
         "He takes the poor man's old hat.",
     ),
     "weak nouns": (
-        _main(_clause("jed Junge", _predicate("danken", None, "dies Student"))),
+        _says("jed Junge", _predicate("danken", None, "dies Student")),
         "Jeder Junge dankt diesem Studenten.",
         "Every boy thanks this student.",
     ),
     "whither": (
-        _main(
-            _clause(
-                w.HE,
-                _predicate(
-                    "stellen",
-                    "der Lampe",
-                    oblique=Prepositional("auf", "accusative", "on", _phrase("der alt Tisch")),
-                ),
-            )
+        _says(
+            w.HE,
+            _predicate(
+                "stellen",
+                "der Lampe",
+                oblique=Prepositional("auf", "accusative", "on", _phrase("der alt Tisch")),
+            ),
         ),
         "Er stellt die Lampe auf den alten Tisch.",
         "He puts the lamp on the old table.",

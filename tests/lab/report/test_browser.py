@@ -7,6 +7,7 @@ weights of the file, their mean over heads, and the difference between two encod
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -64,14 +65,8 @@ def cell(page, name, row, column):
     """Return the center of a cell of an encoding's map, in the viewport."""
     frame = page.locator(f".panel[data-name='{name}'] .map svg .frame")
     frame.scroll_into_view_if_needed()
-    box = frame.bounding_box()
-    rows, columns = (
-        int(n)
-        for n in frame.evaluate("e => e.closest('svg').getAttribute('aria-label')")
-        .split(": ")[-1]
-        .split(" weights")[0]
-        .split(" by ")
-    )
+    box, label = frame.bounding_box(), "e => e.closest('svg').getAttribute('aria-label')"
+    rows, columns = map(int, re.search(r"(\d+) by (\d+) weights", frame.evaluate(label)).groups())
     return (
         box["x"] + box["width"] * (column + 0.5) / columns,
         box["y"] + box["height"] * (row + 0.5) / rows,
@@ -134,12 +129,8 @@ def test_heads_and_keys(visit):
 def test_means_and_differences(visit):
     page, facts = visit(DESKTOP), results()
     page.select_option("#choose-head", label="mean of all")
-    heads = len(
-        attention(facts)["encodings"][slug("none")]["sentences"][0]["encoder"]["weights"][0]
-    )
     means = {
-        name: sum(weight(facts, name, "encoder", 0, 0, head, 2, 1)[0] for head in range(heads))
-        / heads
+        name: sum(weight(facts, name, "encoder", 0, 0, head, 2, 1)[0] for head in range(3)) / 3
         for name in ("none", "sinusoidal", LAST)
     }
     page.mouse.move(*cell(page, LAST, 2, 1))
@@ -190,25 +181,6 @@ def test_phone(visit, scheme):
         assert within(page)
     page.touchscreen.tap(5, 5)
     assert page.locator("#tip").is_hidden()
-
-
-def test_text_can_be_read(visit):
-    """Every text has a contrast of 4.5 : 1 (WCAG 2.2, 1.4.3) with the page, light and dark."""
-    ratio = """(names) => {
-      const style = getComputedStyle(document.documentElement);
-      const luminance = (name) => {
-        const hex = style.getPropertyValue(name).trim();
-        const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
-          .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
-      };
-      return names.map((name) => [luminance(name), luminance("--page")])
-        .map(([a, b]) => Math.max(a, b) / Math.min(a, b));
-    }"""
-    page = visit(DESKTOP)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert min(page.evaluate(ratio, ["--ink", "--soft", "--above", "--below"])) >= 4.5
 
 
 def test_every_figure_and_control_has_a_name(visit):

@@ -1,19 +1,34 @@
-"""Debian packages and the Bible's own compression: files are read unchanged, damage is an error.
+"""Readers of archives: Debian packages, the Bible's own compression, WikiText-2 and enwik8.
 
-These fail when a file is read differently than it was packed, when damaged bytes raise anything but
-a ValueError, and when a link or a path in an archive is followed.
+These fail when a file is read differently than it was packed, when an article is lost or cut, when
+damaged bytes raise anything but a ValueError, and when a link or a path in an archive is followed.
 """
 
+import io
 import lzma
+import zipfile
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from real_text import archives
 from real_text import deb as deb_module
+from real_text import folder as folder_module
+from real_text.catalogue import ENWIK8, WIKITEXT_2, RealText
 from real_text.deb import members, read_deb
-from real_text.debian_packages import ar, bible_data, compress, deb, tar_xz
+from real_text.debian_packages import (
+    ar,
+    bible_data,
+    compress,
+    deb,
+    pinned_to,
+    tar_xz,
+    without_apt,
+)
+from real_text.folder import fetch
 from real_text.kjv import BOOKS, decompress, read_bible, unpack
+from ropewalk.lab.data.texts import load_texts
 
 NAMES = st.text(st.sampled_from("abcz.-0"), min_size=1, max_size=12).filter(
     lambda name: name.strip(".") == name
@@ -46,14 +61,6 @@ def test_any_files_of_a_package_are_read_back(contents):
 def test_a_package_that_is_cut_short_is_an_error(length):
     with pytest.raises(ValueError, match=r"begin like|complete Debian|truncated|must contain"):
         read_deb(PACKAGE[:length], lambda _: True)
-
-
-@settings(max_examples=300)
-@given(st.integers(0, len(PACKAGE) - 1), st.binary(min_size=1, max_size=8))
-def test_a_damaged_package_is_read_or_is_a_value_error(place, junk):
-    damaged = PACKAGE[:place] + junk + PACKAGE[place + len(junk) :]
-    found = outcome(read_deb, damaged, lambda _: True)
-    assert isinstance(found, dict) or "\n" not in found
 
 
 @settings(max_examples=200)
@@ -133,9 +140,69 @@ def test_another_file_is_no_bible(content):
         read_bible(content)
 
 
-@settings(max_examples=100)
-@given(st.integers(0, 3_000), st.binary(min_size=1, max_size=6))
-def test_a_damaged_bible_is_read_or_is_a_value_error(place, junk):
-    whole = bible_data(bible_text().encode(), 2_048)
-    found = outcome(read_bible, whole[:place] + junk + whole[place + len(junk) :])
-    assert isinstance(found, dict) or "bible.data" in found
+def zipped(members):
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return held.getvalue()
+
+
+def wiki(first, count):
+    return "".join(
+        f" \n = Title {i} = \n \n Words . \n \n = = Part = = \n \n More {i} . \n"
+        for i in range(first, first + count)
+    )
+
+
+def test_wikitext_is_its_articles_in_the_published_splits(tmp_path, monkeypatch):
+    texts = {"train": wiki(0, 7), "valid": wiki(10, 2), "test": wiki(20, 3)}
+    content = zipped({f"wikitext-2-raw/wiki.{k}.raw": v for k, v in texts.items()})
+    part = pinned_to(WIKITEXT_2, content)
+    text = RealText("wikitext-2", (part,), "")
+    monkeypatch.setattr(folder_module, "REAL_TEXTS", {"wikitext-2": text})
+    without_apt(monkeypatch, {part.file.urls[0]: content})
+    fetch("wikitext-2", tmp_path / "out")
+    splits = load_texts(str(tmp_path / "out")).splits
+    assert [len(split) for split in splits.values()] == [7, 2, 3]
+    assert splits["test"][2] == "= Title 22 = \n \n Words . \n \n = = Part = = \n \n More 22 ."
+
+
+@pytest.mark.parametrize("cuts", [(900, 1_500), (5, 10), (900, 9_999)])
+def test_enwik8_is_cut_between_pages(monkeypatch, cuts):
+    monkeypatch.setattr(archives, "ENWIK8_CUTS", cuts)
+    pages = "".join(f"  <page>\n    <title>ä {i}</title>\n  </page>\n" for i in range(60))
+    content = zipped({"enwik8": f"<mediawiki>\n{pages}".encode()[:-1]})
+    if cuts != (900, 1_500):
+        with pytest.raises(ValueError, match="must have pages after byte"):
+            ENWIK8.read(content)
+        return
+    splits, notice = ENWIK8.read(content)
+    held = [splits[split]["pages"] for split in ("train", "validation", "test")]
+    assert sum(text.count("<page>") for text in held) == 60
+    assert all(text.rstrip().endswith("</page>") for text in held)
+    assert b"Creative Commons" in notice
+
+
+WIKI = zipped({f"wikitext-2-raw/wiki.{k}.raw": wiki(0, 4) for k in ("train", "valid", "test")})
+READERS = {
+    "package": (lambda content: read_deb(content, lambda _: True), PACKAGE, ""),
+    "bible": (read_bible, bible_data(bible_text().encode(), 2_048), "bible.data"),
+    "zip": (WIKITEXT_2.read, WIKI, ""),
+}
+
+
+@pytest.mark.parametrize(("read", "whole", "named"), READERS.values(), ids=READERS)
+@settings(max_examples=150)
+@given(data=st.data())
+def test_what_is_damaged_is_read_or_is_a_value_error_in_one_line(read, whole, named, data):
+    place = data.draw(st.integers(0, len(whole) - 1))
+    junk = data.draw(st.binary(min_size=1, max_size=8))
+    found = outcome(read, whole[:place] + junk + whole[place + len(junk) :])
+    assert not isinstance(found, str) or (named in found and "\n" not in found)
+
+
+@given(st.integers(0, len(WIKI) - 1))
+def test_a_zip_that_is_cut_short_is_an_error(length):
+    with pytest.raises(ValueError, match="not a complete zip archive"):
+        WIKITEXT_2.read(WIKI[:length])
