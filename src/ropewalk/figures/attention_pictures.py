@@ -75,7 +75,10 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
     def draw(scheme: Scheme) -> Figure:
         layers, heads = _most(found)
         side = min(0.55, (_MOST_WIDTH - 0.5) / heads)
-        titles = {name: _broken(name, heads * side) for name in found}
+        titles = {  # a name that is too long for its block has a line for each of its arguments
+            name: name if len(name) * LETTER <= heads * side else name.replace(",", ",\n")
+            for name in found
+        }
         longest = max(len(line) for text in titles.values() for line in text.splitlines())
         width = max(heads * side, longest * LETTER) + 0.35
         columns = min(len(found), max(1, int(_MOST_WIDTH / width)))
@@ -144,11 +147,6 @@ def _name_maps(axes: Axes, stack: Stack, *, first: bool) -> None:
 def _most(found: Mapping[str, Stack]) -> tuple[int, int]:
     """Return the largest number of layers and of heads."""
     return max(map(len, found.values())), max(len(stack[0]) for stack in found.values())
-
-
-def _broken(name: str, width: float) -> str:
-    """Return a name that is too long for its block with a line for each of its arguments."""
-    return name if len(name) * LETTER <= width else name.replace(",", ",\n")
 
 
 MOST_STARTS = 24

@@ -21,7 +21,6 @@ from ropewalk.figures.plot_data import (
     MOST_SHADES,
     Matrix,
     Numbers,
-    Row,
     Table,
     increasing,
     like,
@@ -169,7 +168,13 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
         width = 3.6 * columns
         figure, panels = panels_in_rows(scheme, len(found), columns, width, 2.2, 0.4, sharex=True)
         for axes, (name, heads) in zip(panels, found.items(), strict=True):
-            _bias_panel(axes, scheme, name, heads, away)
+            few = len(heads) <= _MOST_NAMED
+            for head, numbers in enumerate(heads):
+                look = style(head if few else 0)
+                label = f"head {head}"
+                axes.plot(away, numbers, look.line, color=look.color, linewidth=1.4, label=label)
+            title(axes, scheme, name if few else f"{name}, {len(heads)} heads")
+            calm(axes, scheme)
         for axes in panels[::columns]:
             axes.set_ylabel("added to the score")
         for axes in panels[-columns:]:
@@ -190,15 +195,6 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
     ]
     alt = f"What encodings add to a score by distance in positions. The panels: {'; '.join(told)}."
     return Picture(draw, alt, {"distances": away, "biases": found})
-
-
-def _bias_panel(axes: Axes, scheme: Scheme, name: str, heads: Table, away: Row) -> None:
-    few = len(heads) <= _MOST_NAMED
-    for place, biases in enumerate(heads):
-        look = style(place if few else 0)
-        axes.plot(away, biases, look.line, color=look.color, linewidth=1.4, label=f"head {place}")
-    title(axes, scheme, name if few else f"{name}, {len(heads)} heads")
-    calm(axes, scheme)
 
 
 def _panels(

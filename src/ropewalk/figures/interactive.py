@@ -100,7 +100,8 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(curves.items()):
         look = style(place)
-        data += [_seed_line(name, curve, look, unit) for curve in seeds]
+        thin = {"opacity": 0.45, "line": {"color": look.color, "width": 1}}
+        data += [_line(name, curve, look, unit, f"seed {curve.seed}") | thin for curve in seeds]
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
         if mean is not None:
@@ -183,11 +184,6 @@ def differences(outcomes: Mapping[str, Outcome], score: str = "BLEU") -> Spec:
     layout = _rows_layout(names, f"{_plotly_text(score)} above {_plotly_text(names[0])}")
     layout["shapes"] = [{"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}]
     return {"data": data, "layout": layout}
-
-
-def _seed_line(name: str, curve: Curve, look: Style, unit: str) -> Spec:
-    trace = _line(name, curve, look, unit, f"seed {curve.seed}")
-    return trace | {"opacity": 0.45, "line": {"color": look.color, "width": 1}}
 
 
 def _line(name: str, curve: Curve, look: Style, unit: str, what: str) -> Spec:

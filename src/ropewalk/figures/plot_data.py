@@ -134,7 +134,7 @@ def row(name: str, value: Any, *, least: int = 1, gaps: bool = False) -> Row:
 
     Raises ValueError that names the argument if the value is anything else.
     """
-    array = _array(name, value, "a row of numbers", 1)
+    array = as_array(name, value, "a row of numbers", 1)
     if len(array) < least:
         many = "number" if least == 1 else "numbers"
         raise ValueError(f"{name} must have at least {least} {many}, got {len(array)}")
@@ -147,7 +147,7 @@ def row(name: str, value: Any, *, least: int = 1, gaps: bool = False) -> Row:
 
 def table(name: str, value: Any) -> Table:
     """Return rows of the same length, at least one, with at least one number each."""
-    array = _array(name, value, "rows of numbers, all of the same length", 2)
+    array = as_array(name, value, "rows of numbers, all of the same length", 2)
     if array.size > MOST_SHADES:
         raise ValueError(
             f"{name} must have at most 2^20 numbers, got shape {array.shape}; choose some rows, "
@@ -251,7 +251,8 @@ def numpy() -> ModuleType:
     return module
 
 
-def _array(name: str, value: Any, what: str, axes: int) -> Any:
+def as_array(name: str, value: Any, what: str, axes: int) -> Any:
+    """Return a new array of float64 with this number of axes; `what` says what it must be."""
     np = numpy()
     if hasattr(value, "detach"):  # a tensor, on a GPU too, or with a gradient, or in bfloat16
         value = value.detach().cpu().tolist()

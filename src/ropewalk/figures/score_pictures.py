@@ -77,9 +77,7 @@ def score_by_encoding(
         figure = blank(scheme, width, 1.0 + 0.27 * len(names))
         panels = figure.subplots(1, 1 + compared, sharey=True, squeeze=False)[0]
         for place, outcome in enumerate(found.values()):
-            _draw_outcome(panels[0], outcome, place)
-            if outcome.difference is not None:
-                _draw_difference(panels[1], outcome.difference, place)
+            _draw_outcome(panels, outcome, place)
         panels[0].set_yticks(range(len(names)), [plain(name) for name in names])
         panels[0].set_ylim(len(names) - 0.4, -0.6)
         dress(panels[0], scheme, score, "")
@@ -155,7 +153,9 @@ def score_by_length(
                 known = _with_gaps(values)
                 axes.plot(xs, known, look.marker, color=look.color, markersize=3, alpha=0.5)
         if logarithmic and spans_decades(found):
-            _logarithmic(axes)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
         axes.set_xticks(range(len(labels)), [plain(label) for label in labels])
         dress(axes, scheme, x_title, y_title)
         names_beside(figure, [axes], scheme)
@@ -189,26 +189,20 @@ def _difference(name: str, value: Any) -> tuple[float, float, float] | None:
     return numbers[0], numbers[1], numbers[2]
 
 
-def _draw_outcome(axes: Axes, outcome: Outcome, place: int) -> None:
+def _draw_outcome(panels: Sequence[Axes], outcome: Outcome, place: int) -> None:
     look = style(place)
     known = [value for value in outcome.values if value is not None]
-    axes.plot(
+    panels[0].plot(
         known, [place] * len(known), look.marker, color=look.color, markersize=6, alpha=0.6
-    )  # fmt: skip
+    )
     if outcome.mean is not None:
-        axes.plot(outcome.mean, place, "|", color=look.color, markersize=14, markeredgewidth=2.5)
-
-
-def _draw_difference(axes: Axes, ends: tuple[float, float, float], place: int) -> None:
-    look, (value, low, high) = style(place), ends
-    around = [[value - low], [high - value]]
-    axes.errorbar(value, place, xerr=around, fmt=look.marker, color=look.color, capsize=4)
-
-
-def _logarithmic(axes: Axes) -> None:
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
+        panels[0].plot(
+            outcome.mean, place, "|", color=look.color, markersize=14, markeredgewidth=2.5
+        )
+    if outcome.difference is not None:
+        value, low, high = outcome.difference
+        around = [[value - low], [high - value]]
+        panels[1].errorbar(value, place, xerr=around, fmt=look.marker, color=look.color, capsize=4)
 
 
 def _outcome_in_words(name: str, outcome: Outcome) -> str:

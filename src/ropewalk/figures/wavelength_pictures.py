@@ -27,6 +27,7 @@ from ropewalk.figures.plot_data import (
     Numbers,
     Row,
     Table,
+    as_array,
     increasing,
     like,
     listed,
@@ -118,14 +119,9 @@ def _lengths(contexts: Mapping[str, float] | None) -> dict[str, float]:
 
 def wavelengths_row(name: str, value: Any) -> Row:
     """Return wavelengths, with nan for pairs that do not rotate."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().tolist()
-    finite = [math.nan if n == math.inf else n for n in value] if _is_row(value) else value
-    return positive(name, finite, gaps=True)
-
-
-def _is_row(value: Any) -> bool:
-    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, Mapping))
+    array = as_array(name, value, "a row of numbers", 1)
+    array[array == math.inf] = math.nan
+    return positive(name, array, gaps=True)
 
 
 def _dot(held: Row) -> str:

@@ -62,7 +62,10 @@ _SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def write_published(folder: Path, results: Facts, answers: Mapping[str, bytes]) -> None:
     """Write results in this format, and answers: name in the archive -> content."""
     facts, bulks = split_results(results)
-    files = {f"{BULK}/{slug}.json": _bulk_text(bulk).encode() for slug, bulk in bulks.items()}
+    files = {
+        f"{BULK}/{slug}.json": (readable_json(bulk, separators=(",", ":")) + "\n").encode()
+        for slug, bulk in bulks.items()
+    }
     write_bytes(folder / ARCHIVE, _archive({**files, **answers}))
     write_bytes(folder / "results.json", (readable_json(facts) + "\n").encode())
 
@@ -298,10 +301,6 @@ def _unpack_attention(packed: Facts) -> Facts:
     ]
     held = {name: each for name, each in packed.items() if name not in ("columns", "hundredths")}
     return held | {"weights": weights}
-
-
-def _bulk_text(bulk: Facts) -> str:
-    return readable_json(bulk, separators=(",", ":")) + "\n"
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

@@ -46,7 +46,6 @@ from ropewalk.lab.report.verdicts import summarize, with_verdicts
 from ropewalk.lab.results import (
     CONDITIONS,
     Attention,
-    AttentionMaps,
     MetricFacts,
     Results,
     read_attention,
@@ -125,7 +124,7 @@ def add(run: Path, folder: Path) -> list[str]:
 
 
 def _results_of_run(run: Path) -> Results:
-    """Return the published part of a run: its results, the data's digest and attention."""
+    """Return a run's results, its data's digest, and self-attention on the middle example."""
     if not (run / "results.json").exists():
         raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
     facts: Facts = without_nan(read_results(run).as_json())
@@ -137,11 +136,14 @@ def _results_of_run(run: Path) -> Results:
     results = Results.model_validate(facts)
     if not (run / "attention.json").exists():
         return results
-    maps = read_attention(run)
-    rows = []
-    for row in results.encodings:
-        shown = _middle_attention(results, maps, row.slug)
-        rows.append(row if shown is None else row.with_changes(attention=shown))
+    maps, rows = read_attention(run), list(results.encodings)
+    middle, site = len(maps.sentences) // 2, "encoder" if results.is_translation else "self"
+    for place, row in enumerate(rows):
+        if maps.sentences and row.slug in maps.encodings:
+            own, index = maps.encodings[row.slug], maps.sentences[middle].index
+            weights = own.sentences[middle][site].weights
+            shown = Attention(seed=own.seed, index=index, weights=weights)
+            rows[place] = row.with_changes(attention=shown)
     return results.with_changes(encodings=tuple(rows))
 
 
@@ -192,19 +194,6 @@ def _published(folder: Path) -> Results:
     if not path.exists() or "ropewalk" not in read_json(path):
         raise ValueError(f"folder must contain a published comparison, got {folder}")
     return read_results(folder)
-
-
-def _middle_attention(results: Results, maps: AttentionMaps, slug: str) -> Attention | None:
-    """Return an encoding's self-attention on the middle example, or None without a model."""
-    if slug not in maps.encodings or not maps.sentences:
-        return None
-    middle, own = len(maps.sentences) // 2, maps.encodings[slug]
-    site = "encoder" if results.is_translation else "self"
-    return Attention(
-        seed=own.seed,
-        index=maps.sentences[middle].index,
-        weights=own.sentences[middle][site].weights,
-    )
 
 
 def write_excerpt(overview: Path, folder: str) -> None:
@@ -454,7 +443,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         if options.draw and options.readme is None:
             raise ValueError("--draw needs --readme with folders")
-        if options.readme is not None or options.retest is not None:
+        if rewritten := [*(options.readme or ()), *(options.retest or ())]:
             if options.run is not None or options.add:
                 raise ValueError(
                     "--readme and --retest take only their own folders, not a run or --add"
@@ -463,7 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 rewrite_readme(Path(folder), draw=options.draw)
             for folder in options.retest or ():
                 retest(Path(folder), options.against)
-            for folder in (*(options.readme or ()), *(options.retest or ())):
+            for folder in rewritten:
                 mark = f"<!-- result: {folder} -->"
                 if options.marked is not None and mark in options.marked.read_text("utf-8"):
                     write_excerpt(options.marked, folder)
