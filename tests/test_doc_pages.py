@@ -6,14 +6,12 @@ value differs, or if a command does not exit with 0.
 """
 
 import doctest
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from scripts import run_shell
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -70,23 +68,4 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", with_language(PAGES, "sh"), ids=lambda page: page.stem)
 def test_shell_blocks_run(page, tmp_path):
-    """Each block runs with `ropewalk` and `python` of this environment first in PATH."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name, call in (("ropewalk", "-m ropewalk.cli "), ("python", "")):
-        program = programs / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {call}"$@"\n')
-        program.chmod(0o755)
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    script = "\n".join(text for language, text in blocks(page) if language == "sh")
-    ran = subprocess.run(
-        ["sh", "-e", "-c", script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    run_shell("\n".join(text for language, text in blocks(page) if language == "sh"), tmp_path)

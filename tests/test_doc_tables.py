@@ -1,18 +1,22 @@
-"""The numbers on the pages are those of the committed results.
+"""The numbers on the pages and in the README are those of the committed results.
 
 These fail if a table was edited by hand, if results were replaced without it, or if a number in the
 prose differs from the results.
 """
 
 import json
+import re
 import runpy
 from pathlib import Path
 
 import pytest
 
 from ropewalk.lab.report.formats import format_threshold
+from ropewalk.lab.report.readme import with_excerpt
+from ropewalk.lab.results import read_results
 
 ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
 TABLES = runpy.run_path(str(ROOT / "docs" / "tables.py"))
 
 
@@ -29,6 +33,13 @@ def text(name: str) -> str:
 def test_tables_are_those_of_the_results(page):
     assert "<!-- table:" in page.read_text("utf-8")
     assert TABLES["written"](page) == page.read_text("utf-8")
+
+
+def test_tables_of_the_readme_are_those_of_the_results():
+    names = re.findall(r"<!-- result: (\S+) -->", README)
+    assert names
+    for name in names:
+        assert with_excerpt(README, name, read_results(ROOT / name)) == README
 
 
 def test_the_verdict_that_is_explained_is_that_of_the_results():

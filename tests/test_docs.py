@@ -7,12 +7,11 @@ from another folder.
 
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from scripts import run_shell
 
 from ropewalk.encodings import REGISTRY, StackShape, build
 from ropewalk.model import Attention, KeyValueCache
@@ -82,15 +81,5 @@ class TestTheGuide:
     def test_it_runs_as_it_stands_from_outside(self, tmp_path):
         """Fails if the file is not found from another folder, or by the processes of the cells."""
         (tmp_path / "gaussian.py").write_text(FILE, encoding="utf-8")
-        command = tmp_path / "bin" / "ropewalk"
-        command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ropewalk.cli "$@"\n')
-        command.chmod(0o755)
-        # The folder of the command is searched first; the test's own environment is kept.
-        script = f'PATH="{command.parent}:$PATH"\n{COMMANDS}'
-        ran = subprocess.run(
-            ["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, ran.stderr
-        assert "gaussian(width=8)" in ran.stdout
+        assert "gaussian(width=8)" in run_shell(COMMANDS, tmp_path)
         assert (tmp_path / "runs" / "gaussian" / "report.html").exists()

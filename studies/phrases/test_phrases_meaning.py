@@ -17,6 +17,7 @@ from phrases.english import english
 from phrases.german import german
 from phrases.grammar import Grammar
 from phrases.nouns import NOUNS
+from phrases.pools import ALONE
 from phrases.syntax import (
     Clause,
     Coordination,
@@ -317,6 +318,23 @@ def test_nobody_drives_through_a_house(predicates: list[Predicate]) -> None:
     for lemma, prepositions in goals.items():
         assert prepositions == {"zu", "über"}, lemma
     assert ("über", "across") in {(german, english) for german, _, english, _ in w.DIRECTIONS}
+
+
+def test_no_sentence_says_more_than_it_should(predicates: list[Predicate]) -> None:
+    """Nobody sleeps with anybody, obeys a man, dreams of a girl or meets her in the cellar."""
+    assert len(predicates) > 5_000
+    for part in predicates:
+        if (company := _company(part)) is not None:
+            assert part.verb.lemma not in ALONE
+            assert isinstance(company.phrase, NounPhrase)
+            assert company.phrase.noun.kind == "A"
+        elif part.adjunct is not None:
+            assert part.verb.valency in ("none", "both") or "P" not in part.verb.objects
+    kinds = {verb.lemma: verb for verb in VERBS}
+    assert kinds["gehorchen"].subjects == "A"
+    for lemma in ("lieben", "beobachten", "folgen", "umarmen", "suchen", "fotografieren"):
+        assert "P" not in kinds[lemma].objects
+    assert "P" not in kinds["träumen"].objects
 
 
 def test_no_word_has_another_meaning_that_embarrasses() -> None:

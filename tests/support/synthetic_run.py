@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 
 from ropewalk.files import Facts
+from ropewalk.lab.config import slug
 from ropewalk.lab.report.verdicts import summarize
 from ropewalk.lab.results import AttentionMaps, Examples, Results
 from ropewalk.lab.tasks import CLASSES
@@ -25,10 +26,6 @@ BINS = {
 }
 BLEU = {"none": 27.31, "sinusoidal": 37.19, "rotary(theta=1e6)": 39.59}
 AWKWARD = "Der Mann <b>grüßt</b> & sagt </script><script>alert('Ü')</script>"
-
-
-def slug(name: str) -> str:
-    return name.replace("(", "-").replace("=", "-").replace(", ", "-").rstrip(")")
 
 
 def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) -> Facts:

@@ -12,8 +12,9 @@ from itertools import pairwise
 
 import pytest
 from chromium import PATIENCE, chromium
-from synthetic_run import attention, results, slug, write_run
+from synthetic_run import attention, results, write_run
 
+from ropewalk.lab.config import slug
 from ropewalk.lab.report import write_report
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}

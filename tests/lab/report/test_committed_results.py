@@ -20,17 +20,8 @@ from ropewalk.lab.report.publish import FREE, parts_of
 from ropewalk.lab.report.readme import TEXTS, pictures_in, readme
 from ropewalk.lab.results import read_results
 
-SCRIPTS = {  # the script that writes the README of a folder in results/
-    "extrapolation": "extrapolation",
-    "frequency-usage": "frequency_usage",
-    "generated": "extrapolation",
-    "rejections": "rejections",
-    "rotary-parts": "rotary_parts_report",
-    "sharpness": "sharpness",
-    "small-samples": "small_samples",
-    "token-left": "token_left",
-    "integer-positions": "integer_positions",
-}
+#: Scripts that write the README of a folder in results/, if they have another name than it.
+SCRIPTS = {"generated": "extrapolation", "rotary-parts": "rotary_parts_report"}
 
 RESULTS = ROOT / "results"
 MOST_BYTES = 1_000_000
@@ -58,7 +49,8 @@ def test_a_readme_is_what_is_written_of_the_numbers(folder):
     if folder in COMPARISONS:
         text = readme(committed(folder), pictures_in(folder))
     else:
-        (script,) = load_scripts("studies", SCRIPTS[folder.name])
+        name = folder.name.replace("-", "_")
+        (script,) = load_scripts("studies", SCRIPTS.get(folder.name, name))
         text = script.readme(read_json(folder / "results.json"))
     assert (folder / "README.md").read_text(encoding="utf-8") == text
 

@@ -47,11 +47,6 @@ PARTS = {
 
 
 @pytest.fixture(scope="module")
-def facts():
-    return results()
-
-
-@pytest.fixture(scope="module")
 def published(tmp_path_factory, facts):
     """Return a published folder, to be read only: drawing its pictures takes a second."""
     folder = tmp_path_factory.mktemp("published")

@@ -8,36 +8,25 @@ from ropewalk.lab.report.tables import how_tuned, is_tuned, trials_tables
 from ropewalk.lab.results import CellResults, DecodingTrial, EncodingResults, Results, Trial
 
 
-def row(name, losses, chosen, decodings=None):
-    rates = (0.001, 0.002, 0.004)
-    trials = [
-        {"settings": {"learning_rate": rate}, "seed": 1, "status": "", "validation_loss": loss}
-        for rate, loss in zip(rates, losses, strict=True)
-    ]
-    facts = {"name": name, "seeds": [1, 2], "trials": trials}
-    facts["settings"] = {"learning_rate": chosen}
-    if decodings:
-        facts["settings"]["length_penalty"] = max(decodings, key=lambda penalty: decodings[penalty])
-        facts["decoding_trials"] = [
-            {
-                "settings": {"length_penalty": k},
-                "bleu": [v, v],
-                "mean_bleu": v,
-                "mean_brevity_penalty": 0.98,
-            }
-            for k, v in decodings.items()
-        ]
-    return facts
-
-
-def typed_row(facts):
+def row(name, losses, chosen, decodings=None, seeds=2, **settings):
     """A row with the fields that are needed here."""
+    settings["learning_rate"] = chosen
+    if decodings:
+        settings["length_penalty"] = max(decodings, key=decodings.get)
     return EncodingResults.model_construct(
-        name=facts["name"],
-        cells=tuple(CellResults.model_construct(seed=seed) for seed in facts["seeds"]),
-        settings=facts.get("settings"),
-        trials=tuple(map(Trial.model_validate, facts.get("trials", ()))),
-        decoding_trials=tuple(map(DecodingTrial.model_validate, facts.get("decoding_trials", ()))),
+        name=name,
+        cells=tuple(CellResults.model_construct(seed=seed) for seed in range(seeds)),
+        settings=settings,
+        trials=tuple(
+            Trial(settings={"learning_rate": rate}, seed=1, status="", validation_loss=loss)
+            for rate, loss in zip((0.001, 0.002, 0.004), losses, strict=True)
+        ),
+        decoding_trials=tuple(
+            DecodingTrial(
+                settings={"length_penalty": k}, bleu=(v, v), mean_bleu=v, mean_brevity_penalty=0.98
+            )
+            for k, v in (decodings or {}).items()
+        ),
     )
 
 
@@ -45,7 +34,7 @@ def results(*rows, **sweep):
     return Results.model_construct(
         task="translation",
         config=SimpleNamespace(sweep={"learning_rate": [0.001, 0.002, 0.004], **sweep}),
-        encodings=tuple(map(typed_row, rows)),
+        encodings=rows,
     )
 
 
@@ -105,20 +94,17 @@ def test_a_choice_at_an_end_is_said_where_a_better_value_may_lie_beyond():
 
 
 def test_a_swept_size_is_said_to_be_unequal():
-    given = row("a", LOSSES, 0.002)
-    given["settings"]["width"] = 64
-    said = how_tuned(results(given, width=[32, 64]))
+    said = how_tuned(results(row("a", LOSSES, 0.002, width=64), width=[32, 64]))
     assert "Encodings that differ in the chosen width also differ in size or training" in said
 
 
 def test_the_seeds_of_a_choice_are_counted_and_not_those_of_the_row():
-    given = row("a", LOSSES, 0.002, PENALTIES)
-    given["seeds"].append(3)
+    given = row("a", LOSSES, 0.002, PENALTIES, seeds=3)
     said = how_tuned(results(given, length_penalty=[0.6, 1.0, 1.4]))
     assert "the mean BLEU of 2 seeds" in said
 
 
 def test_results_without_a_sweep_say_nothing():
-    plain = results({"name": "a", "seeds": []})
+    plain = results(EncodingResults.model_construct(name="a"))
     assert not is_tuned(plain)
     assert trials_tables(plain) == {}
