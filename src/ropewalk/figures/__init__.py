@@ -4,44 +4,18 @@ The public functions take plain numbers, or anything that numpy reads, and retur
 notebooks show. They need matplotlib: pip install 'ropewalk[lab]'.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ropewalk.figures.attention_pictures import (
-        attention_maps,
-        moved_together,
-        score_by_distance,
-    )
-    from ropewalk.figures.encoding_pictures import (
-        bias_by_distance,
-        position_similarity,
-        position_vectors,
-    )
-    from ropewalk.figures.loss_pictures import loss_by_context, loss_curves
-    from ropewalk.figures.picture import Picture
-    from ropewalk.figures.plot_data import Curve, Outcome
-    from ropewalk.figures.rope_pictures import corkscrew, cos_sin_tables, pair_planes
-    from ropewalk.figures.score_pictures import score_by_encoding, score_by_length
-    from ropewalk.figures.wavelength_pictures import (
-        angle_error,
-        frequency_usage,
-        wavelengths_by_pair,
-    )
-
-_HOMES = {
-    "attention_pictures": ("attention_maps", "moved_together", "score_by_distance"),
-    "encoding_pictures": ("bias_by_distance", "position_similarity", "position_vectors"),
-    "loss_pictures": ("loss_by_context", "loss_curves"),
-    "picture": ("Picture",),
-    "plot_data": ("Curve", "Outcome"),
-    "rope_pictures": ("corkscrew", "cos_sin_tables", "pair_planes"),
-    "score_pictures": ("score_by_encoding", "score_by_length"),
-    "wavelength_pictures": ("angle_error", "frequency_usage", "wavelengths_by_pair"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+from ropewalk.figures.attention_pictures import attention_maps, moved_together, score_by_distance
+from ropewalk.figures.encoding_pictures import (
+    bias_by_distance,
+    position_similarity,
+    position_vectors,
+)
+from ropewalk.figures.loss_pictures import loss_by_context, loss_curves
+from ropewalk.figures.picture import Picture
+from ropewalk.figures.plot_data import Curve, Outcome
+from ropewalk.figures.rope_pictures import corkscrew, cos_sin_tables, pair_planes
+from ropewalk.figures.score_pictures import score_by_encoding, score_by_length
+from ropewalk.figures.wavelength_pictures import angle_error, frequency_usage, wavelengths_by_pair
 
 __all__ = [
     "Curve",
@@ -64,14 +38,3 @@ __all__ = [
     "score_by_length",
     "wavelengths_by_pair",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'ropewalk.figures' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"ropewalk.figures.{_HOME_OF[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -95,7 +95,9 @@ def wavelengths_by_pair(
             mark = "--" if name in dashed else look.line
             if dashed and name not in dashed and mark == "--":  # a sixth line repeats a color
                 mark = ":"
-            (line,) = axes.plot(held, mark, color=look.color, linewidth=1.8, marker=_dot(held))
+            # A line cannot show a pair between two that do not rotate.
+            dot = "." if sum(not math.isnan(n) for n in held) == 1 else ""
+            (line,) = axes.plot(held, mark, color=look.color, linewidth=1.8, marker=dot)
             line.set_label(plain(name))
         if relative_to is None:
             if lengths or not all(math.isnan(n) for held in ropes.values() for n in held):
@@ -122,11 +124,6 @@ def wavelengths_row(name: str, value: Any) -> Row:
     array = as_array(name, value, "a row of numbers", 1)
     array[array == math.inf] = math.nan
     return positive(name, array, gaps=True)
-
-
-def _dot(held: Row) -> str:
-    """Return a marker if a line cannot show the numbers: a pair between two that do not rotate."""
-    return "." if sum(not math.isnan(n) for n in held) == 1 else ""
 
 
 def _context_lines(axes: Axes, scheme: Scheme, lengths: Mapping[str, float]) -> None:

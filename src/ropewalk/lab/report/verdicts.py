@@ -80,8 +80,14 @@ def with_verdicts(results: Results, against: Sequence[str] = ()) -> Results:
     names = [row.name for row in results.encodings]
     against = [name for name in dict.fromkeys(against) if name != names[0]]
     check_against(against, names)
-    results = results.with_changes(encodings=tuple(_without_untrained(results)))
-    summaries = [dict(row.summary) for row in results.encodings]
+    rows = [
+        _without_scores(row, _beyond_training(results), results.metrics)
+        if trains_each_position(row.name)
+        else row
+        for row in results.encodings
+    ]
+    results = results.with_changes(encodings=tuple(rows))
+    summaries = [dict(row.summary) for row in rows]
     for split in results.splits:
         for reference in (names[0], *against):
             tests = tests_against(results, reference, split)
@@ -120,19 +126,6 @@ def _statistics(results: Results, row: EncodingResults, split: str) -> Tensor | 
     return torch.stack([CLASSES[results.task].statistics_of(columns) for columns in known])
 
 
-def _without_untrained(results: Results) -> list[EncodingResults]:
-    """Return the rows without scores on splits where most items are longer than all in training.
-
-    Only encodings that learn separate parameters for each position lose theirs.
-    """
-    return [
-        _without_scores(row, _beyond_training(results), results.metrics)
-        if trains_each_position(row.name)
-        else row
-        for row in results.encodings
-    ]
-
-
 def _without_scores(
     row: EncodingResults, reasons: Mapping[str, str], metrics: Sequence[MetricFacts]
 ) -> EncodingResults:
@@ -150,7 +143,9 @@ def _without_scores(
 
 
 def _beyond_training(results: Results) -> dict[str, str]:
-    """Return splits with untrained positions, each with the reason why there is no score."""
+    """Return splits where most items are longer than all in training, each with the reason why
+    encodings that learn separate parameters for each position have no score.
+    """
     why = "it has separate parameters for each position, and"
     if (lengths := results.lengths) is not None:
         why += f" those beyond {lengths.trained:,} {lengths.unit} were not trained"
