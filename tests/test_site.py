@@ -51,6 +51,7 @@ def test_every_link_of_the_repository_names_a_file():
     found = BUILD["pages_and_files"]()
     assert ROOT / "benchmarks" / "README.md" in found
     assert ROOT / "docs" / "encodings.md" in found
+    assert ROOT / "results" / "claims.md" in found
     assert ROOT / "docs" / "pictures" / "error-and-speed-dark.svg" in found  # by HTML's srcset
 
 
