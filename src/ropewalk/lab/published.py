@@ -117,9 +117,8 @@ def item_columns(results: Facts, split: str) -> dict[str, list[Any]]:
     """Return the statistics of a split's items that do not depend on the answers."""
     for row in results["encodings"]:
         for cell in row["cells"]:
-            held = (cell["scores"].get(split) or {}).get("statistics", {})
-            if held:
-                return {name: held[name] for name in ITEM_COLUMNS if name in held}
+            if statistics := cell["scores"].get(split, {}).get("statistics"):
+                return {name: statistics[name] for name in ITEM_COLUMNS if name in statistics}
     return {}
 
 
@@ -175,9 +174,7 @@ def _split_cell(cell: Facts, items: Mapping[str, Mapping[str, Any]]) -> tuple[Fa
     return facts, bulk
 
 
-def _split_scores(scores: Facts | None, items: Mapping[str, Any]) -> tuple[Facts | None, Facts]:
-    if scores is None:
-        return None, {}
+def _split_scores(scores: Facts, items: Mapping[str, Any]) -> tuple[Facts, Facts]:
     facts = {k: v for k, v in scores.items() if k not in ("statistics", "sentence_bleu")}
     held: Facts = {}
     if "statistics" in scores:
@@ -253,9 +250,7 @@ def _whole_cell(facts: Facts, bulk: Facts, items: Mapping[str, Facts]) -> Facts:
     return cell
 
 
-def _whole_scores(scores: Facts | None, held: Facts, items: Facts) -> Facts | None:
-    if scores is None:
-        return None
+def _whole_scores(scores: Facts, held: Facts, items: Facts) -> Facts:
     whole = dict(scores)
     if "statistics" in held:
         columns = dict(_columns(items)) | dict(_columns(held["statistics"]))

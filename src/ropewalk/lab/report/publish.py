@@ -263,9 +263,8 @@ def differences(results: Facts, part: Facts) -> list[str]:
     """Return how the comparison of a part differs from that of these results."""
     if part["task"] != results["task"]:
         return [f"task is {part['task']}, published {results['task']}"]
-    texts = _different(_fixed_fields(results, part), _fixed_fields(part, results))
-    texts += _different(*map(_data, (results, part)))
-    texts += _different(*map(_environment, (results, part)))
+    known = all("data_digest" in facts for facts in (results, part))
+    texts = _different(*(_shared_facts(facts, known) for facts in (results, part)))
     for split in results["splits"]:
         there, here = (item_columns(facts, split) for facts in (results, part))
         if there and here and there != here:
@@ -281,15 +280,6 @@ def differences(results: Facts, part: Facts) -> list[str]:
                     f"be replaced"
                 )
     return texts
-
-
-def _data(results: Facts) -> Facts:
-    """Return the facts of the data; of sentences about them the numbers, since words may change."""
-    data = {name: results[name] for name in DATA if name in results}
-    if "facts" in (corpus := data["corpus"]):
-        numbers = [re.findall(r"\d[\d,.]*", text) for _, text in corpus["facts"]]
-        data["corpus"] = corpus | {"facts": numbers}
-    return data
 
 
 def other_versions(results: Facts, part: Facts) -> list[str]:
@@ -379,20 +369,20 @@ def _merged_config(config: Facts, other: Facts, rows: Sequence[Facts]) -> Facts:
     return merged
 
 
-def _fixed_fields(results: Facts, other: Facts) -> Facts:
-    """Return the fields of a config that all parts share.
-
-    The path of the data is one of them unless both parts know the digest of the data.
+def _shared_facts(results: Facts, known: bool) -> Facts:
+    """Return the facts that all parts share; of sentences about the data their numbers, since words
+    may change. The path of the data is one of them unless both parts know its digest (`known`).
     """
-    known = all("data_digest" in facts for facts in (results, other))
     free = (*FREE, "data") if known else FREE
     fields = {"sweep": {}, **results["config"]}
-    return {f"config {name}": value for name, value in fields.items() if name not in free}
-
-
-def _environment(results: Facts) -> Facts:
-    torch = results["versions"]["torch"].partition("+")[0]  # after the +: the build
-    return {"torch": torch, "precision": results["machine"]["precision"]}
+    facts = {f"config {name}": value for name, value in fields.items() if name not in free}
+    facts |= {name: results[name] for name in DATA if name in results}
+    if "facts" in (corpus := results["corpus"]):
+        numbers = [re.findall(r"\d[\d,.]*", text) for _, text in corpus["facts"]]
+        facts["corpus"] = corpus | {"facts": numbers}
+    facts["torch"] = results["versions"]["torch"].partition("+")[0]  # after the +: the build
+    facts["precision"] = results["machine"]["precision"]
+    return facts
 
 
 def _different(there: Facts, here: Facts) -> list[str]:
