@@ -50,9 +50,7 @@ $scripts
 """)
 
 
-def html_page(
-    title: str, body: str, *, css: str, scripts: Sequence[str], data: Any, policy: str = OFFLINE
-) -> str:
+def html_page(title: str, body: str, *, css: str, scripts: Sequence[str], data: Any) -> str:
     """Return a complete page; `body` is HTML, and scripts find `data` as JSON in `#data`."""
     return _PAGE.substitute(
         title=escape(title),
@@ -60,7 +58,7 @@ def html_page(
         css=css,
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
         data=script_json(data),
-        policy=policy,
+        policy=OFFLINE,
     )
 
 

@@ -95,14 +95,14 @@ def spans_decades(scores: Mapping[str, Sequence[Sequence[float | None]]]) -> boo
     return bool(known) and min(known) > 0 and max(known) >= 4 * min(known)
 
 
-def ceiling(curves: Sequence[Curve], share: float = 0.04) -> float | None:
-    """Return the highest loss after the first `share` of each curve, where it falls steeply."""
+def ceiling(curves: Sequence[Curve]) -> float | None:
+    """Return the highest loss after the first 4 % of each curve, where it falls steeply."""
     late = [
         loss
         for curve in curves
         if curve.x and not curve.diverged
         for x, loss in zip(curve.x, curve.loss, strict=True)
-        if x >= share * curve.x[-1]
+        if x >= 0.04 * curve.x[-1]
     ]
     return max(late) if late else None
 
@@ -227,10 +227,10 @@ def short(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
-def span(numbers: list[float], join: str = "to") -> str:
+def span(numbers: list[float]) -> str:
     """Return the least and the largest number in words, or one word if these are the same."""
     low, high = short(min(numbers)), short(max(numbers))
-    return low if low == high else f"{low} {join} {high}"
+    return low if low == high else f"{low} to {high}"
 
 
 def listed(words: list[str]) -> str:

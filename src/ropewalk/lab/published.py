@@ -72,8 +72,9 @@ def write_published(folder: Path, results: Facts, answers: Mapping[str, bytes]) 
 
 def read_answers(folder: Path) -> dict[str, bytes]:
     """Return the answers of a published folder: name in the archive -> content."""
-    with _Archive(folder / ARCHIVE) as archive:
-        return {name: archive.read(name) for name in archive.names if name.startswith(ANSWERS)}
+    archive = _Archive(folder / ARCHIVE)
+    names = archive.zip.namelist()
+    return {name: archive.read(name) for name in names if name.startswith(ANSWERS)}
 
 
 def whole_results(folder: Path, facts: Facts) -> Facts:
@@ -92,9 +93,8 @@ def whole_results(folder: Path, facts: Facts) -> Facts:
     rows, items = facts.get("encodings"), facts.get("items")
     if not isinstance(rows, list) or not isinstance(items, dict):
         raise ValueError(f"{folder / 'results.json'} has no encodings and items; {WAY_OUT}")
-    with _Archive(folder / ARCHIVE) as archive:
-        whole["encodings"] = [_whole_row(archive, row, items) for row in rows]
-    return whole
+    archive = _Archive(folder / ARCHIVE)
+    return whole | {"encodings": [_whole_row(archive, row, items) for row in rows]}
 
 
 def split_results(results: Facts) -> tuple[Facts, dict[str, Facts]]:
@@ -314,22 +314,12 @@ class _Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    def __enter__(self) -> _Archive:
         try:
-            self.zip = ZipFile(io.BytesIO(read_bytes(self.path, MOST_DATA_BYTES)))
+            self.zip = ZipFile(io.BytesIO(read_bytes(path, MOST_DATA_BYTES)))
         except BadZipFile as error:
-            raise ValueError(f"{shown_path(self.path)} is damaged: {error}; {WAY_OUT}") from None
+            raise ValueError(f"{shown_path(path)} is damaged: {error}; {WAY_OUT}") from None
         except ValueError as error:
             raise ValueError(f"{error}; {WAY_OUT}") from None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.zip.close()
-
-    @property
-    def names(self) -> list[str]:
-        return self.zip.namelist()
 
     def place(self, name: str) -> str:
         """Return how a message names a file of the archive."""
