@@ -10,7 +10,7 @@ from pathlib import Path
 from ropewalk.files import Facts
 from ropewalk.lab.config import slug
 from ropewalk.lab.report.verdicts import summarize
-from ropewalk.lab.results import AttentionMaps, Examples, Results
+from ropewalk.lab.results import Results
 from ropewalk.lab.tasks import CLASSES
 
 ENCODINGS = ("none", "sinusoidal", "rotary(theta=1e6)")
@@ -98,16 +98,6 @@ def results(encodings: tuple[str, ...] = ENCODINGS, *, diverged: bool = True) ->
 def typed(facts: Facts) -> Results:
     """Results as the report reads them."""
     return Results.model_validate(facts)
-
-
-def typed_examples(facts: Facts) -> Examples:
-    """The examples as the report reads them."""
-    return Examples.model_validate(examples(facts))
-
-
-def typed_attention(facts: Facts, **sizes: int) -> AttentionMaps:
-    """The maps as the report reads them."""
-    return AttentionMaps.model_validate(attention(facts, **sizes))
 
 
 def examples(facts: Facts) -> Facts:

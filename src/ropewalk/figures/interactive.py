@@ -103,8 +103,10 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
         if mean is not None:
+            kept = sum(not curve.diverged for curve in seeds)
+            what = f"mean of {kept} seed{'s' * (kept != 1)}"
             line = {"line": {"color": look.color, "dash": look.dash, "width": 2.5}}
-            data.append(_line(name, mean, look, unit, f"mean of {_count(seeds)}") | line)
+            data.append(_line(name, mean, look, unit, what) | line)
         if seeds:
             data[-1]["showlegend"] = True
     layout = _layout(x_title, "loss")
@@ -254,11 +256,6 @@ def _rows_layout(names: Sequence[str], x_title: str) -> Spec:
         "range": [len(names) - 0.5, -0.5],
     }
     return layout | {"showlegend": False}
-
-
-def _count(curves: Sequence[Curve]) -> str:
-    kept = sum(not curve.diverged for curve in curves)
-    return f"{kept} seed{'s' if kept != 1 else ''}"
 
 
 def _plotly_text(text: str) -> str:

@@ -16,14 +16,7 @@ import pytest
 from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import (
-    AWKWARD,
-    attention,
-    results,
-    typed,
-    typed_attention,
-    typed_examples,
-)
+from synthetic_run import AWKWARD, attention, examples, results, typed
 
 import ropewalk
 from ropewalk.figures.drawing import LIGHT
@@ -31,16 +24,17 @@ from ropewalk.figures.interactive import scheme_css
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.report.page import mark_differences, pack_weights, report
 from ropewalk.lab.report.tables import interval_note, legend
-from ropewalk.lab.results import AttentionMaps
+from ropewalk.lab.results import AttentionMaps, Examples
 
 WORDS = st.lists(st.text("aäB<&>", min_size=1, max_size=4), max_size=8).map(" ".join)
 SOURCE = Path(ropewalk.__file__).parent
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-def written(facts, **sizes):
-    """The page of these facts."""
-    return report(typed(facts), typed_examples(facts), typed_attention(facts, **sizes))
+def written(facts, maps=None, **limit):
+    """The page of these facts, with these maps."""
+    maps = AttentionMaps.model_validate(maps or attention(facts))
+    return report(typed(facts), Examples.model_validate(examples(facts)), maps, **limit)
 
 
 def test_it_loads_nothing_from_elsewhere(page):
@@ -135,12 +129,12 @@ def test_packing_keeps_thousandths_also_below_0_and_above_1(weights):
 
 
 def test_a_page_too_large_has_fewer_maps_and_says_so(facts):
-    maps = typed_attention(facts, sentences=3)
-    whole = len(report(typed(facts), typed_examples(facts), maps).encode())
-    less = report(typed(facts), typed_examples(facts), maps, limit=whole - 1)
+    maps = attention(facts, sentences=3)
+    whole = len(written(facts, maps).encode())
+    less = written(facts, maps, limit=whole - 1)
     assert len(less.encode()) < whole
     assert "This page has the maps of 2 of these 3 sentences" in less
-    assert "There are no maps to show" in report(typed(facts), typed_examples(facts), maps, limit=1)
+    assert "There are no maps to show" in written(facts, maps, limit=1)
 
 
 def test_it_opens_with_nothing_but_one_encoding():
@@ -152,7 +146,7 @@ def test_it_opens_with_nothing_but_one_encoding():
 
 def test_two_encodings_fit_in_three_megabytes():
     two = results(("sinusoidal", "rotary"), diverged=False)
-    assert len(written(two, sentences=1).encode()) < 2_000_000
+    assert len(written(two, attention(two, sentences=1)).encode()) < 2_000_000
 
 
 def test_what_was_not_tested_has_no_plot(facts):
@@ -174,7 +168,7 @@ def test_the_first_is_called_the_baseline(page, facts):
 def test_a_long_sentence_is_cut_behind_a_word_in_the_menu(facts):
     maps = attention(facts)
     maps["sentences"][0]["source"] = "ungeheuerlichkeiten " * 20
-    page = report(typed(facts), typed_examples(facts), AttentionMaps.model_validate(maps))
+    page = written(facts, maps)
     assert ">ungeheuerlichkeiten ungeheuerlichkeiten ungeheuerlichkeiten …</option>" in page
 
 
