@@ -15,10 +15,9 @@ LOSSES = {"none": [3.1, 3.0, 4.2], "yarn": [3.15, 3.05, 2.9]}
 ONE, OTHER = figures.Curve(1, (1.0, 2.0), (3.0, 2.5)), figures.Curve(2, (1.0, 2.0), (4.0, 3.0))
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_losses_are_what_was_given(dark):
+def test_losses_are_what_was_given():
     picture = figures.loss_curves({"a": [ONE]}, {"a": [ONE], "b": [ONE, OTHER]}, "words")
-    panels = picture.figure(dark=dark).axes
+    panels = picture.figure().axes
     assert [[list(line.get_ydata()) for line in axes.lines] for axes in panels] == [
         [[3.0, 2.5]] * 2,
         [[3.0, 2.5]] * 3 + [[4.0, 3.0], [3.5, 2.75]],

@@ -15,10 +15,9 @@ OUTCOMES = {
 }
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_an_outcome_is_what_was_given(dark):
+def test_an_outcome_is_what_was_given():
     picture = figures.score_by_encoding(OUTCOMES, "BLEU", "chrF")
-    scores, difference = picture.figure(dark=dark).axes
+    scores, difference = picture.figure().axes
     assert [list(line.get_xdata()) for line in scores.lines] == [[36.5, 37.9], [37.2], [39.0]]
     bar = difference.containers[0]
     assert bar.lines[0].get_xdata() == [2.4]
@@ -45,11 +44,10 @@ def test_without_differences_there_is_one_panel():
     assert picture.alt.endswith("; b, no score.")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_scores_by_length_are_what_was_given(dark):
+def test_scores_by_length_are_what_was_given():
     scores = {"none": [[30.0, 20.0], [32.0, 26.0]], "_a$": [[33.0, None], [34.0, 31.0]], "c": []}
     picture = figures.score_by_length(["1–5", "6"], scores)
-    figure = picture.figure(dark=dark)
+    figure = picture.figure()
     (axes,) = figure.axes
     drawn = [list(line.get_ydata()) for line in axes.lines]
     assert drawn[:4] == [
