@@ -183,8 +183,8 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
         most = max(found.values(), key=len)
         if 1 < len(most) <= _MOST_NAMED:
             names = panels[list(found.values()).index(most)].get_legend_handles_labels()
-            look = legend_look(scheme)
-            figure.legend(*names, loc="outside upper left", ncols=len(most), **look)
+            looks = legend_look(scheme)
+            figure.legend(*names, loc="outside upper left", ncols=len(most), **looks)
         return figure
 
     told = [

@@ -103,8 +103,8 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
         if mean is not None:
-            kept = sum(not curve.diverged for curve in seeds)
-            what = f"mean of {kept} seed{'s' * (kept != 1)}"
+            count = sum(not curve.diverged for curve in seeds)
+            what = f"mean of {count} seed{'s' * (count != 1)}"
             line = {"line": {"color": look.color, "dash": look.dash, "width": 2.5}}
             data.append(_line(name, mean, look, unit, what) | line)
         if seeds:
