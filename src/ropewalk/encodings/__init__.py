@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from ropewalk.checks import shown
-from ropewalk.encodings.absolute import Binary, Integer, Learned, Sinusoidal
-from ropewalk.encodings.biases import T5, ALiBi, Fire, Kerple
 from ropewalk.encodings.interface import (
     Attended,
     AttentionEncoding,
@@ -20,7 +18,6 @@ from ropewalk.encodings.interface import (
     StackShape,
 )
 from ropewalk.encodings.outside import (
-    REGISTRY,
     ImportedSource,
     add_installed,
     import_encodings,
@@ -28,41 +25,7 @@ from ropewalk.encodings.outside import (
     make_foreign,
 )
 from ropewalk.encodings.parsing import check_arguments, name_of, read_call, split_at, split_names
-from ropewalk.encodings.relative import CoPE, Deberta, Shaw, TransformerXL
-from ropewalk.encodings.rotary import Rotary, XPos
-from ropewalk.encodings.tupe import Tupe
-
-
-def _none(shape: StackShape) -> Encoding:
-    """No position encoding at all (NoPE): only the causal mask gives order.
-
-    An encoder has no causal mask, so it sees a bag of words.
-    Source: Kazemnejad et al. 2023, arXiv 2305.19466.
-    """
-    return Encoding()
-
-
-#: A new encoding is one class and one line here; every task, plot and report then has it.
-#: User-defined encodings add their own: `REGISTRY["name"] = callable(shape, **arguments)`.
-_OWN: dict[str, Callable[..., Encoding]] = {
-    "none": _none,
-    "integer": Integer,
-    "binary": Binary,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rotary": Rotary,
-    "xpos": XPos,
-    "shaw": Shaw,
-    "transformer_xl": TransformerXL,
-    "deberta": Deberta,
-    "cope": CoPE,
-    "alibi": ALiBi,
-    "t5": T5,
-    "kerple": Kerple,
-    "fire": Fire,
-    "tupe": Tupe,
-}
-REGISTRY.update(_OWN)
+from ropewalk.encodings.registry import OWN, REGISTRY
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -76,9 +39,17 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         >>> parse("rotary(pairing=interleaved, theta=1e6)")
         ('rotary', {'pairing': 'interleaved', 'theta': 1000000.0})
     """
-    name, arguments = read_call("encoding", text, _names_for(text))
-    known = [*_parameters(REGISTRY[name], arguments), "cross"]
-    check_arguments("encoding", name, arguments, known)
+    names = list(REGISTRY)
+    if (typed := name_of(text)) is not None and typed not in REGISTRY:
+        add_installed(typed)
+        names = list(dict.fromkeys([*REGISTRY, *installed_names()]))
+    name, arguments = read_call("encoding", text, names)
+    parameters = inspect.signature(REGISTRY[name]).parameters.values()
+    known = [p.name for p in parameters if p.name != "shape" and p.kind is not p.VAR_KEYWORD]
+    # Some arguments add others: rotary's rule has fields.
+    if (further := getattr(REGISTRY[name], "further_arguments", None)) is not None:
+        known += further(arguments)
+    check_arguments("encoding", name, arguments, [*known, "cross"])
     cross = arguments.get("cross", False)
     if not isinstance(cross, bool):
         raise ValueError(f"cross must be True or False, got {shown(cross)} for encoding {name!r}")
@@ -175,25 +146,9 @@ def _made(parts: list[tuple[str, dict[str, Any]]], shape: StackShape) -> Encodin
 
 
 def _make(name: str, arguments: dict[str, Any], shape: StackShape) -> Encoding:
-    if name in _OWN:
+    if name in OWN:
         return REGISTRY[name](shape, **arguments)
     return make_foreign(name, shape, arguments)
-
-
-def _names_for(text: str) -> list[str]:
-    """Return the names that an encoding may have; search installed packages for unknown names."""
-    if (name := name_of(text)) is None or name in REGISTRY:
-        return list(REGISTRY)
-    add_installed(name)
-    return list(dict.fromkeys([*REGISTRY, *installed_names()]))
-
-
-def _parameters(make: Callable[..., Encoding], given: dict[str, Any]) -> list[str]:
-    """Return the argument names of an encoding; some arguments add others (rotary's rule)."""
-    parameters = inspect.signature(make).parameters.values()
-    named = [p.name for p in parameters if p.name != "shape" and p.kind is not p.VAR_KEYWORD]
-    further = getattr(make, "further_arguments", None)
-    return named if further is None else [*named, *further(given)]
 
 
 __all__ = [

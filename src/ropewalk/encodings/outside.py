@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, StackShape
+from ropewalk.encodings.registry import REGISTRY
 
 GROUP = "ropewalk.encodings"
 MOST = 2**20  # largest size of an imported file, in bytes
@@ -40,8 +41,6 @@ class ImportedSource:
     digest: str
 
 
-#: Every encoding by name; `ropewalk.encodings` has the table of those that this package brings.
-REGISTRY: dict[str, Callable[..., Encoding]] = {}
 _imported: dict[str, str] = {}  # source -> digest, of this process
 _brought: dict[str, str] = {}  # name of an encoding -> where it came from
 
