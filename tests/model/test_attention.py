@@ -11,11 +11,12 @@ import itertools
 
 import pytest
 import torch
+from attention_loops import loop
 from encoding_cases import BACK, attention_with, close, random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensor_sizes import Sizes
-from torch import Tensor, nn
+from torch import nn
 
 from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build
 from ropewalk.encodings.interface import AttentionEncoding
@@ -23,21 +24,6 @@ from ropewalk.model import Attention, KeyValueCache, initialize, softmax_attenti
 from ropewalk.model.softmax_attention import fused_attention
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def loop(attention: Attention, x: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention one query and one head at a time; mask (B, S, T)."""
-    d, group = attention.head_dim, attention.heads // attention.kv_heads
-    q, (k, v) = attention.query(x), attention.key_value(memory).chunk(2, -1)
-    output = torch.zeros_like(q)
-    p = torch.zeros(len(x), attention.heads, x.shape[1], memory.shape[1], dtype=x.dtype)
-    for b, h, s in itertools.product(*map(range, p.shape[:3])):
-        mine, theirs = slice(h * d, h * d + d), slice(h // group * d, h // group * d + d)
-        seen = mask[b, s].nonzero().flatten()
-        scores = k[b, seen, theirs] @ q[b, s, mine] / d**0.5
-        p[b, h, s, seen] = scores.softmax(0)
-        output[b, s, mine] = p[b, h, s] @ v[b, :, theirs]
-    return attention.output(output), p
 
 
 @given(
@@ -58,7 +44,8 @@ def test_attention_equals_a_loop(heads, queries, keys, kind, seed):
     allowed = mask[:, 0] if kind != "causal" else torch.ones(2, queries, keys, dtype=torch.bool)
     if kind in ("causal", "both"):
         allowed = allowed & torch.ones(queries, keys, dtype=torch.bool).tril()
-    output, p = loop(attention, x, memory, allowed)
+    placement = Placement(torch.arange(queries), torch.arange(keys))
+    output, p = loop(attention, x, memory, placement, allowed)
     arguments = {
         "memory": memory if kind == "cross" else None,
         "mask": None if kind == "causal" else mask,
@@ -97,17 +84,19 @@ def test_attention_equals_that_of_torch_with_the_same_weights(cross):
     close(mine.probabilities, p, 1e-10)
 
 
-def test_a_query_that_may_look_nowhere_gets_the_output_bias():
-    attention, x = Attention(32, 4).double(), random(2, 3, 32).requires_grad_()
+@pytest.mark.parametrize("kind", ["softmax", "performer"])
+def test_a_query_that_may_look_nowhere_gets_the_output_bias(kind):
+    attention, x = attention_with("rotary", kind=kind), random(2, 3, 32).requires_grad_()
+    nn.init.ones_(attention.output.bias)
     mask = torch.tensor([True, False])[:, None, None, None].expand(2, 1, 1, 3)
-    for ask in (False, True):
-        output, p = attention(x, mask=mask, need_probabilities=ask)
+    for causal, ask in itertools.product((False, True), repeat=2):
+        output, p = attention(x, mask=mask, causal=causal, need_probabilities=ask)
         (gradient,) = torch.autograd.grad(output.sum(), x, retain_graph=True)
         assert gradient[0].abs().max() > 0
         assert (gradient[1] == 0).all()
         close(output[1], attention.output.bias.expand(3, 32))
-        close(output[:1], attention(x[:1]).output)
-    assert (p[1] == 0).all()
+        close(output[:1], attention(x[:1], causal=causal).output)
+        assert p is None or (p[1] == 0).all()
 
 
 def test_each_of_the_batch_can_have_positions_of_its_own():

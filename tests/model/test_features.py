@@ -12,12 +12,13 @@ import math
 import pickle
 import re
 
+import encoding_cases as cases
 import pytest
 import torch
+from encoding_cases import random
 from torch import Tensor
 
-from ropewalk.encodings import build_encoder_decoder
-from ropewalk.model import Transformer, TransformerShape, initialize, rotated_dim
+from ropewalk.model import Transformer, TransformerShape, rotated_dim
 from ropewalk.model.features import (
     Elu,
     EluFeatures,
@@ -32,21 +33,13 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=torch.float64)
-
-
 def features_of(module: torch.nn.Module, x: Tensor) -> Tensor:
     values, log_scale = module(x)
     return values * log_scale.exp()[..., None]
 
 
-def build_model(attention: str, layers: int = 2, seed: int = 0, encoding: str = "rotary"):
-    shape = TransformerShape(20, 32, 4, 48, layers, layers, kv_heads=2, attention=attention)
-    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-    model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    initialize(model, seed)
-    return model.eval()
+def build_model(attention: str, layers: int = 2, seed: int = 0) -> Transformer:
+    return cases.transformer("rotary", seed, layers, kind=attention).float()
 
 
 # Random rows

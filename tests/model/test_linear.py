@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import ropewalk.model.linear as module
-from ropewalk.model.linear import FEWEST, Linear, TrainedLinear, linear, product
+from ropewalk.model.linear import FEWEST, TrainedLinear, linear, product
 
 
 class _Called(TorchDispatchMode):
@@ -35,33 +35,6 @@ class _Called(TorchDispatchMode):
 
 
 needs_onednn = pytest.mark.skipif(not module.ONEDNN_IS_FASTER, reason="MKL is as fast here")
-
-
-@needs_onednn
-@given(
-    rows=st.sampled_from([(5,), (3, 7), (2, 0), (0,), (2, 3, 4)]),
-    sizes=st.tuples(st.integers(1, 40), st.integers(1, 40)),
-    bias=st.booleans(),
-    strided=st.booleans(),
-    seed=st.integers(0, 2**32 - 1),
-)
-@settings(max_examples=50)
-def test_every_product_is_the_one_in_float64(rows, sizes, bias, strided, seed):
-    generator = torch.Generator().manual_seed(seed)
-    read, written = sizes
-    x = torch.randn(*rows, read * (1 + strided), generator=generator)[..., :: 1 + strided]
-    weight = torch.randn(written, read, generator=generator)
-    offset = torch.randn(written, generator=generator) if bias else None
-    expected = torch_linear(
-        x.double(), weight.double(), None if offset is None else offset.double()
-    )
-    with pytest.MonkeyPatch.context() as patch, torch.inference_mode():
-        patch.setattr(module, "FEWEST", 0)
-        with _Called() as called:
-            found = linear(x, weight, offset)
-    assert called.onednn
-    assert found.shape == (*rows, written)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=2e-5)
 
 
 @needs_onednn
@@ -117,18 +90,6 @@ def _asks_onednn(x: Tensor, weight: Tensor) -> bool:
     return called.onednn
 
 
-def test_a_layer_is_torchs_own_in_parameters_and_gradients():
-    torch.manual_seed(0)
-    ours, theirs = Linear(64, 64), nn.Linear(64, 64)
-    theirs.load_state_dict(ours.state_dict())
-    x, _ = _large()
-    for layer in (ours, theirs):
-        layer(x).square().mean().backward()
-    assert torch.equal(ours.weight.grad, theirs.weight.grad)
-    with torch.inference_mode():
-        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-5)
-
-
 # Training
 
 
@@ -149,14 +110,14 @@ def large_layer() -> tuple[Tensor, TrainedLinear]:
 
 @needs_onednn
 @given(
-    rows=st.sampled_from([(5,), (3, 7), (2, 3, 4)]),
+    rows=st.sampled_from([(5,), (3, 7), (2, 3, 4), (2, 0), (0,)]),
     sizes=st.tuples(st.integers(1, 40), st.integers(1, 40)),
     bias=st.booleans(),
     strided=st.booleans(),
     of_x=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=50)
+@settings(max_examples=80)
 def test_products_and_gradients_are_those_in_float64(rows, sizes, bias, strided, of_x, seed):
     torch.manual_seed(seed)
     read, written = sizes
@@ -165,13 +126,19 @@ def test_products_and_gradients_are_those_in_float64(rows, sizes, bias, strided,
     back = torch.randn(*rows, written)
     exact, x64 = nn.Linear(read, written, bias=bias).double(), x.detach().double().requires_grad_()
     exact.load_state_dict(layer.state_dict())
+    expected = exact(x64)
+    expected.backward(back.double())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "FEWEST", 0)
+        with torch.inference_mode(), _Called() as called:
+            inferred = layer(x)
+        assert called.onednn
+        torch.testing.assert_close(inferred.double(), expected.detach(), rtol=1e-5, atol=1e-5)
+        if not x.numel():
+            return
         found = layer(x)
         assert by_onednn(found)
         found.backward(back)
-    expected = exact(x64)
-    expected.backward(back.double())
     assert found.shape == expected.shape
     pairs = [
         (found, expected),

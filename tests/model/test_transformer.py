@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from encoding_cases import close, random, words
+from encoding_cases import LINEAR_KINDS, close, random, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -27,7 +27,7 @@ from ropewalk.encodings.absolute import PositionTable
 from ropewalk.model import (
     Attention,
     AttentionMaps,
-    DecoderCache,
+    KeyValueCache,
     Transformer,
     TransformerShape,
     initialize,
@@ -46,6 +46,7 @@ ENCODINGS = [
 SHAPE = TransformerShape(20, 32, 4, 48, encoder_layers=2, decoder_layers=2, kv_heads=2)
 
 encodings = st.sampled_from(ENCODINGS)
+kinds = st.sampled_from(["softmax", *LINEAR_KINDS])
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -58,47 +59,52 @@ def build_model(
     return model.double().eval()
 
 
-@given(encodings, st.lists(st.integers(1, 4), min_size=8, max_size=8), seeds)
-@settings(max_examples=15)
+def of_kind(kind: str, encoding: str, seed: int = 0) -> Transformer:
+    return build_model(encoding, replace(SHAPE, attention=kind), seed)
+
+
+@given(
+    encodings,
+    kinds,
+    st.lists(st.integers(1, 4), min_size=8, max_size=8),
+    st.lists(st.integers(0, 2), min_size=1, max_size=5),
+    seeds,
+)
+@settings(max_examples=40)
 @torch.no_grad()
-def test_decoding_on_a_cache_equals_computing_all_anew(encoding, steps, seed):
-    model, source, target = build_model(encoding, seed=seed), words(3, 5), words(3, 8, seed=seed)
+def test_decoding_on_a_cache_equals_computing_all_anew(encoding, kind, steps, rows, seed):
+    """Rows that are selected go on as if they had been there from the start."""
+    model, source, target = of_kind(kind, encoding, seed), words(3, 5), words(3, 8, seed=seed)
     mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
-    whole = model(source, target, mask)
-    memory, cache, parts = model.encode(source, mask), DecoderCache(2), []
+    whole, memory = model(source, target, mask), model.encode(source, mask)
+    cache = model.shape.new_cache(2)
     assert cache.length == 0
-    while cache.length < 8:
-        new = target[:, cache.length :][:, : steps.pop()]
-        parts.append(model.decode(new, memory, mask, cache))
-    close(torch.cat(parts, 1), whole)
+    while (past := cache.length) < 8:
+        new = target[:, past:][:, : steps.pop()]
+        close(model.decode(new, memory, mask, cache), whole[:, past : past + new.shape[1]])
+        if past == 0:
+            rows = torch.tensor(rows)
+            cache.select(rows)
+            target, whole, memory, mask = (x[rows] for x in (target, whole, memory, mask))
 
 
-@given(encodings, st.lists(st.integers(0, 2), min_size=1, max_size=5), seeds)
-@settings(max_examples=15)
+@given(encodings, kinds, st.integers(2, 4), st.data(), seeds)
+@settings(max_examples=16)
 @torch.no_grad()
-def test_selected_rows_go_on_as_if_they_had_been_there_from_the_start(encoding, rows, seed):
-    model, source, target = build_model(encoding), words(3, 5, seed=seed), words(3, 6, seed=seed)
-    memory, cache = model.encode(source), DecoderCache(2)
-    model.decode(target[:, :4], memory, cache=cache)
-    rows = torch.tensor(rows)
-    cache.select(rows)
-    parts = [
-        model.decode(target[rows, step : step + 1], memory[rows], cache=cache) for step in (4, 5)
-    ]
-    close(torch.cat(parts, 1), model(source, target)[rows, 4:])
-
-
-@given(encodings, st.integers(2, 4), st.data(), seeds)
-@settings(max_examples=10)
-@torch.no_grad()
-def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, beams, data, seed):
-    model, source = build_model(encoding), words(3, 5, seed=seed)
+def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, kind, beams, data, seed):
+    model, source = of_kind(kind, encoding), words(3, 5, seed=seed)
     mask = torch.arange(5) < torch.tensor([[5], [2], [4]])
-    memory, cache = model.encode(source, mask), DecoderCache(2, branching=True)
+    memory, cache = model.encode(source, mask), model.shape.new_cache(2, branching=True)
     prefixes = words(3, 1, seed=seed)[..., None]  # (B, beams, steps)
-    held = None
+    places = []
+
+    def places_of_keys():
+        kept = [cache for cache in cache.own + cache.memory if isinstance(cache, KeyValueCache)]
+        return [keys.held()[0].data_ptr() for keys in kept]
+
     for step in range(5):
         hidden = model.decode(prefixes[..., -1], memory, mask, cache)
+        assert cache.length == step + 1
         for i in range(prefixes.shape[1]):
             close(hidden[:, i], model(source, prefixes[:, i], mask)[:, -1])
         if step == 2:
@@ -109,32 +115,28 @@ def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, beams,
         parents = torch.tensor([data.draw(choice) for _ in prefixes])
         cache.follow(parents)
         if step == 0:
-            held = [c.held()[0].data_ptr() for c in cache.own + cache.memory]
-        prefixes = torch.cat(
-            [
-                prefixes.gather(1, parents[..., None].expand(-1, -1, step + 1)),
-                words(len(prefixes), beams, seed=seed + step + 1)[..., None],
-            ],
-            -1,
-        )
+            places = places_of_keys()
+        followed = prefixes.gather(1, parents[..., None].expand(-1, -1, step + 1))
+        new = words(len(prefixes), beams, seed=seed + step + 1)[..., None]
+        prefixes = torch.cat([followed, new], -1)
         if step == 1:  # nothing is copied to reorder beams
-            assert [c.held()[0].data_ptr() for c in cache.own + cache.memory] == held
+            assert places_of_keys() == places
 
 
 # The encoder-decoder
 
 
-@given(encodings, st.integers(0, 6), seeds)
-@settings(max_examples=15)
+@given(encodings, kinds, st.integers(0, 6), seeds)
+@settings(max_examples=30)
 @torch.no_grad()
-def test_the_future_does_not_reach_the_past(encoding, changed, seed):
-    model, source, target = build_model(encoding), words(2, 4, seed=seed), words(2, 7, seed=seed)
+def test_the_future_does_not_reach_the_past(encoding, kind, changed, seed):
+    model, source, target = of_kind(kind, encoding), words(2, 4, seed=seed), words(2, 7, seed=seed)
     other = target.clone()
     other[:, changed] = target[:, changed] % 15 + 5  # another word
     before, after = model(source, target), model(source, other)
     close(after[:, :changed], before[:, :changed], 1e-12)
     moved = (after - before).abs().amax((0, 2))
-    assert (moved[changed:] > 1e-6).all()
+    assert (moved[changed:] > 1e-7).all()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -189,9 +191,17 @@ def test_embeddings_are_scaled_by_the_root_of_the_width(monkeypatch):
     assert seen[0][1].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("encoding", ["sinusoidal", "rotary(cross=True)"])
-def test_training_in_bfloat16_is_close_to_float32(encoding):
-    model, source, target = build_model(encoding).float().train(), words(4, 6), words(4, 5)
+@pytest.mark.parametrize(
+    ("encoding", "kind", "most"),
+    [
+        ("sinusoidal", "softmax", 0.02),
+        ("rotary(cross=True)", "softmax", 0.02),
+        ("rotary", "elu", 0.03),
+        ("rotary", "performer", 0.03),
+    ],
+)
+def test_training_in_bfloat16_is_close_to_float32(encoding, kind, most):
+    model, source, target = of_kind(kind, encoding).float().train(), words(4, 6), words(4, 5)
     gradients, outputs = [], []
     for enabled in (False, True):
         model.zero_grad()
@@ -200,7 +210,7 @@ def test_training_in_bfloat16_is_close_to_float32(encoding):
         outputs[-1].square().sum().backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     exact, rough = (x.flatten().double() for x in outputs)
-    assert 1e-5 < (rough - exact).norm() / exact.norm() < 0.02
+    assert 1e-5 < (rough - exact).norm() / exact.norm() < most
     assert torch.cosine_similarity(*gradients, dim=0) > 0.99
     assert (gradients[0] - gradients[1]).norm() > 0
 
@@ -313,14 +323,6 @@ def test_initial_values_have_the_spread_that_is_documented():
             assert getattr(module, "bias", None) is None or (module.bias == 0).all()
 
 
-def test_learned_positions_start_at_the_size_of_the_words_that_they_are_added_to():
-    # At N(0, 1/width), a masked-language model keeps ignoring them for thousands of steps.
-    model = build_model("learned(max_positions=2048)", TransformerShape(500, 128, 4, 512, 1, 1))
-    words = model.embedding.weight * model.shape.width**0.5
-    positions = model.encoder_encoding.table.weight
-    assert positions.std().item() == pytest.approx(words.std().item(), rel=0.02)
-
-
 def test_initialize_replaces_whatever_was_there():
     first, second = build_model("learned"), build_model("learned")
     for parameter in second.parameters():
@@ -356,10 +358,6 @@ def test_dropout_drops_the_share_that_it_is_told(p):
         assert abs(both - p * p) <= 5 * spread + 2**-15
     lanes = dropped[: n // 4 * 4].view(-1, 4).double().mean(0)
     assert ((lanes - p).abs() <= 10 * spread + 2**-16).all()
-
-
-def test_dropout_keeps_the_mean():
-    assert abs(Dropout(0.3)(torch.ones(1_000_000)).mean().item() - 1) < 0.005
 
 
 @pytest.mark.parametrize("dropout", [Dropout(0.5).eval(), Dropout(0.0), Dropout(0).train()])

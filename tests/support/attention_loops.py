@@ -53,6 +53,8 @@ def scores_of(
 def score(site: AttentionEncoding, h: int, q: Tensor, k: Tensor, i: int, j: int) -> Tensor:
     """The score of a query of head h at i and a key at j, by the paper's formula."""
     d = len(q)
+    if type(site) is AttentionEncoding:
+        return q @ k / math.sqrt(d)
     match site:
         case ShawSite():
             return q @ (k + shaw_row(site, site.keys.weight, h, i, j)) / math.sqrt(d)

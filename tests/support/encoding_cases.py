@@ -79,6 +79,13 @@ RELATIVE = [*DISTANCE_BIASES, *SCORED_BY_DISTANCE, *FIXED, *LEARNED, *VALUES, *X
 ATTENDING = [*RELATIVE, *FIRE, *TUPE, *COPE, "rotary(values=absolute)"]
 EVERY = ["none", *EMBEDDED, *ATTENDING]
 
+LINEAR_KINDS = [
+    "elu",
+    "elu(rotate=before)",
+    "performer(features=12)",
+    "performer(features=6, rotate=before)",
+]
+
 
 def crossing(name: str) -> str:
     """The text of an encoding that acts in cross-attention too."""

@@ -184,10 +184,6 @@ class Attention(nn.Module):
                 f"queries are"
             )
 
-    @property
-    def _rotated(self) -> bool:
-        return self.encoding.cached_keys == "rotated"
-
     def _split(self, x: Tensor, heads: int) -> Tensor:
         split: Tensor = x.unflatten(-1, (heads, self.head_dim))
         return split.transpose(1, 2)  # (B, heads, S, D)
@@ -208,20 +204,20 @@ class Attention(nn.Module):
         cache: KeyValueCache | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rotate and cache, in the order that the encoding's `cached_keys` requires."""
-        if kv is None:
+        caches_rotated = self.encoding.cached_keys == "rotated"
+        if kv is not None:
+            k, v = kv
+            if cache is not None and not caches_rotated:
+                k, v = cache.append(k, v)
+        else:
             assert cache is not None
             k, v = cache.held()
-            q, rotated = self.encoding.rotate(q, None if self._rotated else k, placement)
-            if rotated is not None:
-                k, v = rotated, self.encoding.rotate_values(v, placement)
-            return q, k, v
-        k, v = kv
-        if cache is not None and not self._rotated:
-            k, v = cache.append(k, v)
-        q, rotated = self.encoding.rotate(q, k, placement)
-        assert rotated is not None
-        k, v = rotated, self.encoding.rotate_values(v, placement)
-        if cache is not None and self._rotated:
+        rotate_keys = kv is not None or not caches_rotated
+        q, rotated = self.encoding.rotate(q, k if rotate_keys else None, placement)
+        if rotate_keys:
+            assert rotated is not None
+            k, v = rotated, self.encoding.rotate_values(v, placement)
+        if kv is not None and cache is not None and caches_rotated:
             k, v = cache.append(k, v)
         return q, k, v
 

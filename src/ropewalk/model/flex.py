@@ -64,7 +64,9 @@ def attend(
     with `causal`, the last query is at the last key. A query that may not look at any key gets
     zeros. Sizes are fixed (see `serves`).
     """
-    _fix_sizes(q, k, placement.queries, placement.keys, *([] if mask is None else [mask]))
+    for x in (q, k, placement.queries, placement.keys, *([] if mask is None else [mask])):
+        for n in x.shape:  # if sizes are left open, torch 2.13 writes C++ that does not compile
+            operator.index(n)
     of_head, query, key = _stored(rows), _reader(placement.queries), _reader(placement.keys)
 
     def biased(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -80,13 +82,6 @@ def attend(
         enable_gqa=q.shape[1] != k.shape[1],
     )
     return out.to(v.dtype)
-
-
-def _fix_sizes(*xs: Tensor) -> None:
-    # If sizes are left open, torch 2.13 writes C++ that does not compile.
-    for x in xs:
-        for n in x.shape:
-            operator.index(n)
 
 
 def _seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> BlockMask | None:

@@ -40,13 +40,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return functional.linear(x, weight, bias)
 
 
-class Linear(nn.Linear):
-    """torch's linear layer, computed by `linear`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
-
-
 def suits_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Return whether oneDNN can compute this product and takes less time than torch's choice."""
     if torch.compiler.is_compiling() or not ONEDNN_IS_FASTER:
@@ -68,8 +61,8 @@ def by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out
 
 
-class TrainedLinear(Linear):
-    """torch's linear layer; in training, oneDNN multiplies, forward and backward."""
+class TrainedLinear(nn.Linear):
+    """torch's linear layer, computed by `linear`; in training, oneDNN multiplies in both passes."""
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and _serves(x, self.weight, self.bias):
@@ -77,7 +70,7 @@ class TrainedLinear(Linear):
             rows = _Linear.apply(x.flatten(0, -2), self.weight, self.bias)  # type: ignore[no-untyped-call]
             out: Tensor = rows.view(*x.shape[:-1], len(self.weight))
             return out
-        return super().forward(x)
+        return linear(x, self.weight, self.bias)
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
