@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk.encodings import REGISTRY, AttentionEncoding, Encoding, Placement, StackShape
-from ropewalk.model import Attention, KeyValueCache, attention_probabilities
+from ropewalk.model import Attention, KeyValueCache
 
 
 class RawKeys(Encoding):
@@ -168,20 +168,6 @@ def test_a_method_without_cache_says_so():
     assert attention(x, causal=True).output.shape == x.shape
     with pytest.raises(ValueError, match="cache must be None: Site does not work with cached keys"):
         attention(x, causal=True, cache=KeyValueCache())
-
-
-@torch.no_grad()
-def test_bias_and_mask_act_together():
-    """Fails if a bias is added before the scale."""
-    attention, x = attention_with("alibi"), random(2, 5, 32)
-    mask = torch.tensor([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]], dtype=torch.bool)[:, None, None, :]
-    q = attention.query(x).unflatten(-1, (4, 8)).transpose(1, 2)
-    k, v = attention.key_value(x).unflatten(-1, (2, 2, 8)).movedim((2, 3), (0, 2))
-    k, v = (t.repeat_interleave(2, 1) for t in (k, v))
-    bias = attention.encoding.bias(Placement(torch.arange(5)))
-    p = attention_probabilities(q, k, 8**-0.5, bias, mask & torch.ones(5, 5).tril().bool())
-    expected = attention.output((p @ v).transpose(1, 2).flatten(2))
-    close(attention(x, mask=mask, causal=True).output, expected)
 
 
 @pytest.mark.parametrize("name", ["rotary", "xpos"])
