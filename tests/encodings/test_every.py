@@ -13,45 +13,37 @@ from encoding_cases import BACK, BOTH, attention_with, close, crossing, random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.encodings import REGISTRY, AttentionEncoding, Encoding, Placement, StackShape
+from ropewalk.encodings import REGISTRY, AttentionEncoding, Placement
 from ropewalk.model import Attention, KeyValueCache
 
 
-class RawKeys(Encoding):
+class RawKeysSite(AttentionEncoding):
     """q·ζ^(m-c) and k·ζ^(c-n) (Sun et al. 2022): c, the middle, moves as tokens come: raw keys."""
 
-    class Site(AttentionEncoding):
-        cached_keys = "raw"
+    cached_keys = "raw"
 
-        def rotate(self, q, k, placement):
-            assert k is not None
-            assert k.shape[-2] == len(placement.new_keys) == len(placement.keys)
-            middle = len(placement.keys) // 2
-            q = q * 0.9 ** (placement.queries - middle).double()[:, None]
-            return q, k * 0.9 ** (middle - placement.new_keys).double()[:, None]
-
-    def __init__(self, shape: StackShape) -> None:
-        super().__init__()
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.Site()
+    def rotate(self, q, k, placement):
+        assert k is not None
+        assert k.shape[-2] == len(placement.new_keys) == len(placement.keys)
+        middle = len(placement.keys) // 2
+        q = q * 0.9 ** (placement.queries - middle).double()[:, None]
+        return q, k * 0.9 ** (middle - placement.new_keys).double()[:, None]
 
 
-class Uncached(RawKeys):
+class UncachedSite(AttentionEncoding):
     """Positions relative to the last key, and a rotation of both that no cache can store."""
 
-    class Site(AttentionEncoding):
-        cached_keys = "none"
+    cached_keys = "none"
 
-        def rotate(self, q, k, placement):
-            return q, k * (placement.keys[-1] - placement.new_keys + 1)[:, None]
+    def rotate(self, q, k, placement):
+        return q, k * (placement.keys[-1] - placement.new_keys + 1)[:, None]
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     """One class and one line each, and all that takes a name has them."""
-    for name, encoding in {"raw_keys": RawKeys, "uncached": Uncached}.items():
-        monkeypatch.setitem(REGISTRY, name, encoding)
+    monkeypatch.setitem(REGISTRY, "raw_keys", cases.of_site(RawKeysSite))
+    monkeypatch.setitem(REGISTRY, "uncached", cases.of_site(UncachedSite))
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -166,7 +158,9 @@ def test_gradients_reach_an_encoding_as_well_without_probabilities(name):
 def test_a_method_without_cache_says_so():
     attention, x = attention_with("uncached", 4), random(1, 3, 32)
     assert attention(x, causal=True).output.shape == x.shape
-    with pytest.raises(ValueError, match="cache must be None: Site does not work with cached keys"):
+    with pytest.raises(
+        ValueError, match="cache must be None: UncachedSite does not work with cached keys"
+    ):
         attention(x, causal=True, cache=KeyValueCache())
 
 

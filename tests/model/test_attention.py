@@ -12,13 +12,13 @@ import itertools
 import pytest
 import torch
 from attention_loops import loop
-from encoding_cases import BACK, attention_with, close, random
+from encoding_cases import BACK, attention_with, close, of_site, random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensor_sizes import Sizes
 from torch import nn
 
-from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build
+from ropewalk.encodings import REGISTRY, Placement, StackShape, build
 from ropewalk.encodings.interface import AttentionEncoding
 from ropewalk.model import Attention, KeyValueCache, initialize, softmax_attention
 from ropewalk.model.softmax_attention import fused_attention
@@ -158,18 +158,11 @@ def test_attention_refuses_what_it_would_misread(arguments, error, message):
 LOOKING_BOTH_WAYS = {"xpos": "xpos(both_ways=xpos)", "cope": "cope(two_sided=True)"}
 
 
-class KeyBias(Encoding):
+class KeyBias(AttentionEncoding):
     """A bias of keys alone, (H, 1, T): ALiBi as a row of softmax may see it, looking back."""
 
-    class Site(AttentionEncoding):
-        def bias(self, placement):
-            return torch.arange(1, 5)[:, None, None] * 0.1 * placement.keys[..., None, None, :]
-
-    def __init__(self, shape: StackShape) -> None:
-        super().__init__()
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.Site()
+    def bias(self, placement):
+        return torch.arange(1, 5)[:, None, None] * 0.1 * placement.keys[..., None, None, :]
 
 
 @given(
@@ -187,7 +180,7 @@ def test_blocks_of_queries_attend_as_all_at_once(name, kv_heads, sizes, kind, ba
     rows, past = sizes
     causal = kind in ("causal", "both")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(REGISTRY, "key_bias", KeyBias)
+        patch.setitem(REGISTRY, "key_bias", of_site(KeyBias))
         written = name if causal else LOOKING_BOTH_WAYS.get(name, name)
         attention = attention_with(written, kv_heads, causal=causal, seed=seed)
     memory = random(2, 12, 32, seed=seed)
@@ -248,7 +241,7 @@ def test_blocks_of_queries_attend_as_all_at_once(name, kv_heads, sizes, kind, ba
 )
 def test_no_more_pairs_are_formed_than_a_block_of_them(monkeypatch, name, case):
     """Neither in inference nor in training, with backward; in one piece, they would be seen."""
-    monkeypatch.setitem(REGISTRY, "key_bias", KeyBias)
+    monkeypatch.setitem(REGISTRY, "key_bias", of_site(KeyBias))
     rows, length = 32, 512
     monkeypatch.setattr(softmax_attention, "LEAST", rows)
     name = name if "causal" in case else LOOKING_BOTH_WAYS.get(name, name)

@@ -20,12 +20,7 @@ from hypothesis import strategies as st
 from tensor_sizes import Sizes
 from torch import Tensor, nn
 
-from ropewalk.encodings import (
-    REGISTRY,
-    AttentionEncoding,
-    Encoding,
-    Placement,
-)
+from ropewalk.encodings import REGISTRY, AttentionEncoding, Placement
 from ropewalk.lab.decoding.beam_search import beam_search
 from ropewalk.lab.tokens import BOS, EOS
 from ropewalk.model import (
@@ -384,21 +379,16 @@ def test_padding_reaches_nothing(kind):
 # Refused arguments
 
 
-class Raw(Encoding):
-    """An encoding that needs all raw keys at each step."""
+class Raw(AttentionEncoding):
+    """A site that needs all raw keys at each step."""
 
-    class Site(AttentionEncoding):
-        cached_keys = "raw"
-
-    def for_layer(self, layer: int) -> AttentionEncoding:
-        return self.Site()
+    cached_keys = "raw"
 
 
-class Scaled(Raw):
-    """An encoding that changes the scale of scores."""
+class Scaled(AttentionEncoding):
+    """A site that changes the scale of scores."""
 
-    class Site(AttentionEncoding):
-        scale = 1.0
+    scale = 1.0
 
 
 @pytest.mark.parametrize(
@@ -421,8 +411,8 @@ class Scaled(Raw):
     ],
 )
 def test_an_encoding_that_cannot_act_is_refused_when_built(monkeypatch, name, kind, message):
-    for custom, encoding in {"raw": Raw, "scaled": Scaled}.items():
-        monkeypatch.setitem(REGISTRY, custom, lambda shape, encoding=encoding: encoding())
+    monkeypatch.setitem(REGISTRY, "raw", cases.of_site(Raw))
+    monkeypatch.setitem(REGISTRY, "scaled", cases.of_site(Scaled))
     with pytest.raises(ValueError, match=re.escape(message)):
         transformer(kind, name)
     transformer("softmax", name)

@@ -10,7 +10,14 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
-from ropewalk.encodings import Encoding, Placement, StackShape, build, build_encoder_decoder
+from ropewalk.encodings import (
+    AttentionEncoding,
+    Encoding,
+    Placement,
+    StackShape,
+    build,
+    build_encoder_decoder,
+)
 from ropewalk.model import (
     Attention,
     DecoderCache,
@@ -102,6 +109,19 @@ def words(*shape: int, seed: int = 0) -> Tensor:
 
 def close(actual: Tensor, expected: Tensor, atol: float = 1e-6) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+def of_site(site: type[AttentionEncoding]) -> type[Encoding]:
+    """An encoding that is nothing but this site in each layer."""
+
+    class OfSite(Encoding):
+        def __init__(self, shape: StackShape) -> None:
+            super().__init__()
+
+        def for_layer(self, layer: int) -> AttentionEncoding:
+            return site()
+
+    return OfSite
 
 
 @torch.no_grad()

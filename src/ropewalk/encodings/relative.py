@@ -197,19 +197,15 @@ class TransformerXLSite(ScoringSite):
         self.v = nn.Parameter(torch.zeros(shape.heads, shape.head_dim))
 
     def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
-        waves, rows = self._waves(placement)
-        r = self.project(self.distance, waves.to(q.dtype))
-        u, v = (x.to(q.dtype).unsqueeze(1) for x in (self.u, self.v))
-        return ((q + u) @ k.mT + pick((q + v) @ r.mT, rows)) * self.scale
-
-    def _waves(self, placement: Placement) -> tuple[Tensor, Tensor]:
-        """Return sinusoids `(N, width)` of the N distances, and the row of each pair."""
-
         def form() -> tuple[Tensor, Tensor]:
+            """Return sinusoids `(N, width)` of the N distances, and the row of each pair."""
             different, rows = torch.unique(-distances(placement), return_inverse=True)
             return sinusoids(different, self.distance.in_features), rows
 
-        return placement.memoize((TransformerXLSite, self.distance.in_features), form)
+        waves, rows = placement.memoize((TransformerXLSite, self.distance.in_features), form)
+        r = self.project(self.distance, waves.to(q.dtype))
+        u, v = (x.to(q.dtype).unsqueeze(1) for x in (self.u, self.v))
+        return ((q + u) @ k.mT + pick((q + v) @ r.mT, rows)) * self.scale
 
 
 class TransformerXL(LayerSites):
@@ -253,21 +249,17 @@ class DebertaSite(ScoringSite):
         self.key = nn.Linear(shape.width, shape.heads * shape.head_dim, bias=False)
 
     def scores(self, q: Tensor, k: Tensor, placement: Placement, mask: Tensor | None) -> Tensor:
-        used, rows = self._rows(placement)
+        def find() -> tuple[Tensor, Tensor]:
+            """Return the rows of the table that are used, and which of them each pair uses."""
+            all_rows = table_rows(-distances(placement), self.distance, self.buckets)
+            used, index = torch.unique(all_rows, return_inverse=True)
+            return used, index
+
+        used, rows = placement.memoize((DebertaSite, self.distance, self.buckets), find)
         vectors: Tensor = self.table(used).to(q.dtype)
         to_distance = pick(q @ self.project(self.key, vectors).mT, rows)
         from_distance = pick(k @ self.project(self.query, vectors).mT, rows.mT).mT
         return (q @ k.mT + to_distance + from_distance) * self.scale
-
-    def _rows(self, placement: Placement) -> tuple[Tensor, Tensor]:
-        """Return the rows of the table that are used, and which of them each pair uses."""
-
-        def find() -> tuple[Tensor, Tensor]:
-            rows = table_rows(-distances(placement), self.distance, self.buckets)
-            used, index = torch.unique(rows, return_inverse=True)
-            return used, index
-
-        return placement.memoize((DebertaSite, self.distance, self.buckets), find)
 
 
 def table_rows(behind: Tensor, distance: int, buckets: int | None) -> Tensor:
