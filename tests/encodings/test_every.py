@@ -169,3 +169,52 @@ def test_a_rope_of_another_head_dim_is_refused(name):
     attention = Attention(64, 4, encoding=cases.build(name, BACK).for_layer(0))
     with pytest.raises(ValueError, match=rf"head_dim=8 .* {name} .* got heads of 16 dimensions"):
         attention(torch.zeros(1, 2, 64))
+
+
+NETWORK = {"c": (), "stretch": (), "weight": (32,), "offset": (32,), "output.weight": (4, 32)}
+TUPE = {
+    "table.weight": (50, 32),
+    "norm.weight": (32,),
+    "norm.bias": (32,),
+    "query.weight": (32, 32),
+    "key.weight": (32, 32),
+}
+PROJECTIONS = {"query.weight": (32, 32), "key.weight": (32, 32)}
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "shared"),
+    [
+        *(
+            (name, {}, {})
+            for name in ("none", "sinusoidal", "integer", "binary", "alibi", "rotary")
+        ),
+        ("learned(max_positions=12)", {}, {"table.weight": (12, 32)}),
+        ("t5", {}, {"shared.table.weight": (32, 4)}),
+        ("kerple", {}, {"shared.r1": (4,), "shared.r2": (4,)}),
+        ("fire", NETWORK, {}),
+        ("fire(shared=True)", {}, {f"sites.0.{n}": shape for n, shape in NETWORK.items()}),
+        ("tupe(max_positions=50)", {}, {f"shared.{n}": shape for n, shape in TUPE.items()}),
+        (
+            "tupe(max_positions=50, relative=True, reset=True)",
+            {},
+            {f"shared.{n}": shape for n, shape in TUPE.items()}
+            | {"shared.first": (4,), "shared.relative.table.weight": (32, 4)},
+        ),
+        ("shaw", {"keys.weight": (33, 8), "values.weight": (33, 8)}, {}),
+        ("shaw(distance=2, values=False)", {"keys.weight": (5, 8)}, {}),
+        ("shaw(distance=1, per_head=True)", {"keys.weight": (12, 8), "values.weight": (12, 8)}, {}),
+        ("transformer_xl", {"u": (4, 8), "v": (4, 8), "distance.weight": (32, 32)}, {}),
+        ("deberta", PROJECTIONS, {"table.weight": (1024, 32)}),
+        ("deberta(buckets=8)", PROJECTIONS, {"table.weight": (16, 32)}),
+    ],
+)
+def test_each_has_the_parameters_that_it_says_and_each_is_named_once(name, own, shared):
+    model = cases.transformer(name)
+    found = {n: tuple(p.shape) for n, p in model.named_parameters() if "encoding" in n}
+    expected = {}
+    for stack in ("encoder_encoding", "decoder_encoding"):
+        expected.update({f"{stack}.{n}": shape for n, shape in shared.items()})
+        for layer in range(2):
+            expected.update({f"{stack}.sites.{layer}.{n}": shape for n, shape in own.items()})
+    assert found == expected

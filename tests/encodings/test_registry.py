@@ -2,16 +2,11 @@
 
 These fail if a mistyped name or argument is accepted or its message gives no way out, if
 cross-attention is encoded without a request, and if a placement computes a value twice. What each
-encoding computes is tested in the other files here.
-
-Encodings joined by +: all of them act on embeddings, at most one acts in attention.
-
-These fail if a part is left out or counted twice, if two that act in attention are accepted, or if
-the combination accepts what one part refuses.
+encoding computes is tested in the other files here. They also fail if a part of encodings joined by
++ is left out or counted twice, or if two that act in attention are accepted.
 """
 
 import contextlib
-import dataclasses
 import inspect
 import re
 import warnings
@@ -19,14 +14,13 @@ import warnings
 import pytest
 import torch
 from encoding_cases import BACK as STACK
-from encoding_cases import random
+from encoding_cases import BOTH, random
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.encodings import (
     REGISTRY,
     Placement,
-    StackShape,
     build,
     build_encoder_decoder,
     parse,
@@ -140,11 +134,12 @@ def test_cross_is_no_argument_of_one_stack():
 
 
 def test_cross_attention_gets_an_encoding_only_when_asked():
-    stacks = (dataclasses.replace(STACK, causal=False), STACK)
-    assert build_encoder_decoder("rotary", *stacks).cross is None
-    assert build_encoder_decoder("rotary(cross=False)", *stacks).cross is None
-    cross = build_encoder_decoder("rotary(cross=True, theta=7)", *stacks).cross
-    assert cross.for_layer(0).rope.spec.theta == 7
+    for name in ("rotary", "rotary(cross=False)", "sinusoidal+rotary"):
+        assert build_encoder_decoder(name, BOTH, STACK).cross is None
+    for name in ("rotary(cross=True, theta=7)", "sinusoidal+rotary(cross=True, theta=7)"):
+        assert build_encoder_decoder(name, BOTH, STACK).cross.for_layer(0).rope.spec.theta == 7
+    with pytest.raises(ValueError, match="cross must be False for 'sinusoidal'"):
+        build_encoder_decoder("sinusoidal(cross=True)+rotary", BOTH, STACK)
 
 
 def test_none_does_nothing():
@@ -215,13 +210,10 @@ def test_a_number_of_many_digits_is_used_or_refused_by_its_name(name, argument):
                 assert f"{argument}=" in str(error)  # noqa: PT017
 
 
-SHAPE = StackShape(layers=2, heads=2, kv_heads=2, head_dim=4, width=8, causal=True)
-
-
 def test_each_part_adds_and_the_one_that_rotates_rotates():
-    both = build("sinusoidal + integer + rotary(theta=1e+2)", SHAPE)
-    x, positions = torch.randn(2, 5, 8), torch.arange(5)
-    added = build("integer", SHAPE).embed(build("sinusoidal", SHAPE).embed(x, positions), positions)
+    both = build("sinusoidal + integer + rotary(theta=1e+2)", STACK)
+    x, positions = torch.randn(2, 5, 32), torch.arange(5)
+    added = build("integer", STACK).embed(build("sinusoidal", STACK).embed(x, positions), positions)
     assert torch.equal(both.embed(x, positions), added)
     site = both.for_layer(1)
     assert isinstance(site, RotarySite)
@@ -229,25 +221,17 @@ def test_each_part_adds_and_the_one_that_rotates_rotates():
 
 
 def test_parameters_are_named_once():
-    both = build("learned(max_positions=9)+t5", SHAPE)
+    both = build("learned(max_positions=9)+t5", STACK)
     assert len(dict(both.named_parameters())) == 2
     assert both.max_positions == 9
 
 
 def test_two_that_act_in_attention_are_refused():
     with pytest.raises(ValueError, match="at most one that acts in attention, got rotary and t5"):
-        build("rotary+t5", SHAPE)
+        build("rotary+t5", STACK)
 
 
 @pytest.mark.parametrize("name", ["sinusoidal+rotory", "rotary+", "+", "none++rotary"])
 def test_a_wrong_or_missing_part_is_refused(name):
     with pytest.raises(ValueError, match="encoding must"):
-        build(name, SHAPE)
-
-
-def test_cross_attention_takes_the_part_that_asks_for_it():
-    found = build_encoder_decoder("sinusoidal+rotary(cross=True)", SHAPE, SHAPE)
-    assert isinstance(found.cross.for_layer(0), RotarySite)
-    assert build_encoder_decoder("sinusoidal+rotary", SHAPE, SHAPE).cross is None
-    with pytest.raises(ValueError, match="cross must be False for 'sinusoidal'"):
-        build_encoder_decoder("sinusoidal(cross=True)+rotary", SHAPE, SHAPE)
+        build(name, STACK)

@@ -251,35 +251,6 @@ def test_bfloat16_rounds_inputs_and_products_but_not_the_softmax(name):
 # Parameters and arguments
 
 
-@pytest.mark.parametrize(
-    ("name", "own", "shared"),
-    [
-        ("shaw", {"keys.weight": (33, 8), "values.weight": (33, 8)}, {}),
-        ("shaw(distance=2, values=False)", {"keys.weight": (5, 8)}, {}),
-        ("shaw(distance=1, per_head=True)", {"keys.weight": (12, 8), "values.weight": (12, 8)}, {}),
-        ("transformer_xl", {"u": (4, 8), "v": (4, 8), "distance.weight": (32, 32)}, {}),
-        (
-            "deberta",
-            {"query.weight": (32, 32), "key.weight": (32, 32)},
-            {"table.weight": (1024, 32)},
-        ),
-        (
-            "deberta(buckets=8)",
-            {"query.weight": (32, 32), "key.weight": (32, 32)},
-            {"table.weight": (16, 32)},
-        ),
-    ],
-)
-def test_each_layer_has_parameters_of_its_own_and_each_is_named_once(name, own, shared):
-    found = {n: tuple(p.shape) for n, p in transformer(name).named_parameters() if "encoding" in n}
-    expected = {}
-    for stack in ("encoder_encoding", "decoder_encoding"):
-        expected.update({f"{stack}.{n}": shape for n, shape in shared.items()})
-        for layer in range(2):
-            expected.update({f"{stack}.sites.{layer}.{n}": shape for n, shape in own.items()})
-    assert found == expected
-
-
 @pytest.mark.parametrize("name", ["shaw(distance=100)", "deberta"])
 def test_tables_start_as_random_rows_of_length_one(name):
     encoding = build(name, BACK)

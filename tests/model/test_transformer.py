@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from encoding_cases import LINEAR_KINDS, close, random, words
+from encoding_cases import LINEAR_KINDS, close, new_model, random, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from ropewalk.encodings import StackShape, build_encoder_decoder
+from ropewalk.encodings import StackShape
 from ropewalk.encodings.absolute import PositionTable
 from ropewalk.model import (
     Attention,
@@ -53,10 +53,7 @@ seeds = st.integers(0, 2**32 - 1)
 def build_model(
     encoding: str = "rotary", shape: TransformerShape = SHAPE, seed: int = 0
 ) -> Transformer:
-    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-    model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    initialize(model, seed)
-    return model.double().eval()
+    return new_model(encoding, shape, seed).double().eval()
 
 
 def of_kind(kind: str, encoding: str, seed: int = 0) -> Transformer:

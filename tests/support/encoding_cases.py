@@ -145,14 +145,19 @@ def attention_with(
     return attention.double().eval()
 
 
+def new_model(name: str, shape: TransformerShape, seed: int = 0) -> Transformer:
+    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
+    model = Transformer(shape, *build_encoder_decoder(name, *stacks))
+    initialize(model, seed)
+    return model
+
+
 def transformer(
     name: str, seed: int = 0, layers: int = 2, kind: str = "softmax", kv_heads: int = 2
 ) -> Transformer:
     """A transformer of width 32 in float64; the parameters of its encodings are random."""
     shape = TransformerShape(20, 32, 4, 48, layers, layers, kv_heads=kv_heads, attention=kind)
-    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-    model = Transformer(shape, *build_encoder_decoder(name, *stacks))
-    initialize(model, seed)
+    model = new_model(name, shape, seed)
     for part in model.modules():
         if isinstance(part, Encoding):
             randomise(part, seed)
