@@ -353,7 +353,7 @@ COMPARE_COPY = ["compare", *COPY]
         (["tune", "nowhere"], "SWEEP must be given; see ropewalk tune --help"),
         (["fields", "--task", "cpoy"], "did you mean 'copy'"),
         (["fields", "--task", "copy", "--preset", "annotated"], "preset must be default or quick"),
-        (["encodings", "--import", "nowhere.py"], "there is no such file"),
+        (["encodings", "--import", "nowhere.py"], "nowhere.py: no such file"),
         (["tasks", "copy"], "ropewalk tasks takes fewer arguments, got 'copy'"),
     ],
 )

@@ -21,6 +21,7 @@ from typing import Any
 
 from ropewalk.encodings.interface import AttentionEncoding, Encoding, StackShape
 from ropewalk.encodings.registry import REGISTRY
+from ropewalk.files import read_bytes
 
 GROUP = "ropewalk.encodings"
 MOST = 2**20  # largest size of an imported file, in bytes
@@ -113,7 +114,10 @@ def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
     """
     is_file = source.endswith(".py") or "/" in source or "\\" in source
     path = Path(source).resolve() if is_file else _file_of_module(source)
-    content = _read(source, path)
+    try:
+        content = read_bytes(path, MOST)
+    except ValueError as error:
+        raise ValueError(f"--import {error}") from None
     name = str(path) if is_file else source
     imported = ImportedSource(name, hashlib.sha256(content).hexdigest())
     if digest is not None and digest != imported.digest:
@@ -180,17 +184,6 @@ def _file_of_module(name: str) -> Path:
     if spec.origin is None or not spec.has_location:
         raise ValueError(f"--import {name}: it has no file; name the module that registers")
     return Path(spec.origin)
-
-
-def _read(source: str, path: Path) -> bytes:
-    if not path.is_file():
-        raise ValueError(f"--import {source}: there is no such file")
-    if path.stat().st_size > MOST:
-        raise ValueError(f"--import {source}: a file must be at most {MOST:,} bytes")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"--import {source}: it can't be read: {error.strerror}") from None
 
 
 def _run_file(path: Path, content: bytes, digest: str) -> None:
