@@ -19,6 +19,7 @@ from encoding_cases import (
     TUPE,
     random,
     randomise,
+    recorded,
     transformer,
     words,
 )
@@ -373,19 +374,12 @@ def test_biases_are_finite_also_in_bfloat16_and_formed_in_float32(name):
 
 @pytest.mark.parametrize("name", BIASES)
 def test_a_site_forms_its_bias_once_a_pass(monkeypatch, name):
-    model, formed = transformer(name, layers=3), []
+    model = transformer(name, layers=3)
     sites = {layer.attention.encoding for layer in [*model.encoder, *model.decoder]}
-    site = next(iter(sites))
-    form = type(site).form
-
-    def counted(self, placement):
-        formed.append(self)
-        return form(self, placement)
-
-    monkeypatch.setattr(type(site), "form", counted)
+    formed = recorded(monkeypatch, type(next(iter(sites))), "form")
     for passes in (1, 2):
         model(words(2, 5), words(2, 5, seed=1))
-        assert sorted(map(id, formed)) == sorted([*map(id, sites)] * passes)
+        assert sorted(id(site) for site, _ in formed) == sorted([*map(id, sites)] * passes)
     assert len(sites) == (6 if name == "fire" else 2)
 
 

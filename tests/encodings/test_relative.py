@@ -18,6 +18,7 @@ from encoding_cases import (
     SCORED_BY_DISTANCE,
     attention_with,
     random,
+    recorded,
     transformer,
 )
 from hypothesis import given, settings
@@ -272,9 +273,7 @@ def test_attention_of_another_shape_is_refused(name):
 
 
 def test_layers_share_what_a_pass_forms_once(monkeypatch):
-    formed = []
-    unique = torch.unique
-    monkeypatch.setattr(torch, "unique", lambda *a, **k: formed.append(1) or unique(*a, **k))
+    formed = recorded(monkeypatch, torch, "unique")
     for name in ("transformer_xl", "deberta"):
         model = transformer(name, layers=3)
         model(torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 5)))

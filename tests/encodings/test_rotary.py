@@ -21,6 +21,7 @@ from encoding_cases import (
     close,
     random,
     randomise,
+    recorded,
     transformer,
     words,
 )
@@ -302,15 +303,9 @@ def test_gradients_reach_the_frequencies_of_every_layer_and_stack():
     ],
 )
 def test_a_pass_forms_tables_once_for_all_that_share_frequencies(monkeypatch, name, forming):
-    model, formed = transformer(name, layers=3), []
+    model = transformer(name, layers=3)
     rope = type(model.encoder_encoding.for_layer(0).rope)
-    tables = rope.tables
-
-    def counted(self, positions, *rest, **options):
-        formed.append(positions)
-        return tables(self, positions, *rest, **options)
-
-    monkeypatch.setattr(rope, "tables", counted)
+    formed = recorded(monkeypatch, rope, "tables")
     for _ in range(2):  # and again in the next pass
         formed.clear()
         memory = model.encode(words(2, 5))
@@ -348,10 +343,7 @@ def test_values_come_back_by_every_field_of_the_spec(spec):
 
 
 def test_queries_and_keys_of_one_placement_rotate_in_one_call(monkeypatch):
-    calls, dispatch = [], operator.dispatch
-    monkeypatch.setattr(
-        operator, "dispatch", lambda xs, *a: calls.append(len(xs)) or dispatch(xs, *a)
-    )
+    calls = recorded(monkeypatch, operator, "dispatch")
     site = RotarySite(RotaryEmbedding(RotarySpec(8)))
     site.rotate(random(1, 4, 5, 8), random(1, 2, 5, 8), Placement(torch.arange(5)))
-    assert calls == [2]
+    assert [len(call[0]) for call in calls] == [2]

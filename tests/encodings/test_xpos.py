@@ -10,7 +10,7 @@ import re
 
 import pytest
 import torch
-from encoding_cases import BACK, BOTH, attention_with, random, transformer, words
+from encoding_cases import BACK, BOTH, attention_with, random, recorded, transformer, words
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,17 +59,12 @@ def test_scores_are_those_of_the_paper(queries, keys, pairing, rotated, center, 
 
 
 def test_a_pass_forms_tables_of_queries_and_of_keys_once(monkeypatch):
-    model, formed, tables = transformer("xpos(both_ways=xpos)", layers=3), [], XPosEmbedding.tables
-
-    def counted(self, positions, dtype, keys):
-        formed.append((dtype, keys))
-        return tables(self, positions, dtype, keys)
-
-    monkeypatch.setattr(XPosEmbedding, "tables", counted)
+    model = transformer("xpos(both_ways=xpos)", layers=3)
+    calls = recorded(monkeypatch, XPosEmbedding, "tables")
     memory = model.encode(words(2, 5))
-    assert formed == [(torch.float64, False), (torch.float64, True)]
+    assert [call[2:] for call in calls] == [(torch.float64, False), (torch.float64, True)]
     model.decode(words(2, 5), memory)
-    assert formed[2:] == formed[:2]
+    assert [call[2:] for call in calls[2:]] == [call[2:] for call in calls[:2]]
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ import itertools
 import pytest
 import torch
 from attention_loops import loop
-from encoding_cases import BACK, attention_with, close, of_site, random
+from encoding_cases import BACK, attention_with, close, of_site, random, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensor_sizes import Sizes
@@ -273,16 +273,9 @@ FORMING_PAIRS = [*BIASES, "shaw", "transformer_xl", "deberta", "cope"]
 @pytest.fixture
 def blocks(monkeypatch):
     """Let queries attend in threes in training, and return the calls that compute a block."""
-    calls, once = [], softmax_attention.checkpoint
-
-    def counted(*args, **kwargs):
-        calls.append(args)
-        return once(*args, **kwargs)
-
     monkeypatch.setattr(softmax_attention, "LEAST", 3)
     monkeypatch.setattr(softmax_attention, "BLOCK", 1)
-    monkeypatch.setattr(softmax_attention, "checkpoint", counted)
-    return calls
+    return recorded(monkeypatch, softmax_attention, "checkpoint")
 
 
 @pytest.mark.parametrize("kind", ["causal", "both ways", "packed"])

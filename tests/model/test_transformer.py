@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from encoding_cases import LINEAR_KINDS, close, new_model, random, words
+from encoding_cases import LINEAR_KINDS, close, new_model, random, recorded, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -267,10 +267,11 @@ def test_probabilities_are_formed_on_request_alone(monkeypatch):
 
 def test_what_each_sublayer_gives_is_dropped_once(monkeypatch):
     model, source = build_model(shape=replace(SHAPE, dropout=0.3)), words(2, 4)
-    drawn, draw = [], Dropout._mask
-    monkeypatch.setattr(Dropout, "_mask", lambda self, x: drawn.append(x.shape) or draw(self, x))
+    drawn = recorded(monkeypatch, Dropout, "_mask")
     model.train()(source, source)
-    assert drawn == [(2, 4, 32)] * (1 + 2 * 2 + 1 + 2 * 3)  # embeddings and sublayers of each stack
+    assert [x.shape for _, x in drawn] == [(2, 4, 32)] * (
+        1 + 2 * 2 + 1 + 2 * 3
+    )  # embeddings and sublayers of each stack
 
 
 def test_a_transformer_drops_in_training_alone():

@@ -7,6 +7,7 @@ hides an error.
 
 import dataclasses
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -122,6 +123,18 @@ def of_site(site: type[AttentionEncoding]) -> type[Encoding]:
             return site()
 
     return OfSite
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[tuple]:
+    """Return the list to which each call of a function or method adds its arguments."""
+    calls, function = [], getattr(owner, name)
+
+    def call(*args, **options):
+        calls.append(args)
+        return function(*args, **options)
+
+    monkeypatch.setattr(owner, name, call)
+    return calls
 
 
 @torch.no_grad()
