@@ -66,6 +66,9 @@ def attend(
     outputs, probabilities = [], []
     for start, end in pairwise(_block_bounds(queries, rows)):
         reach = keys - queries + end if causal else keys  # keys ahead of the block are left out
+        seen = mask
+        if mask is not None and mask.ndim > 1 and mask.shape[-2] > 1:  # not one for all queries
+            seen = mask[..., start:end, :]
         output, p = attend_block(
             encoding,
             q[:, :, start:end],
@@ -73,7 +76,7 @@ def attend(
             v[:, :, :reach],
             placement.queries[..., start:end],
             placement.keys[..., :reach],
-            None if mask is None else _part(mask, start, end, reach),
+            None if seen is None else seen[..., :reach],
             causal,
             need_probabilities,
         )
@@ -165,7 +168,9 @@ def _rows_at_once(
     """Return how many queries attend in one piece: all, if no pairs must be computed."""
     queries, keys = q.shape[-2], k.shape[-2]
     pairs = encoding.attends or encoding.biases
-    if _exporting():  # else the number of blocks would be fixed for one length
+    # An exported program serves any length, so its number of blocks must not be fixed for one.
+    # torch before 2.7 cannot tell exporting from compiling.
+    if getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)():
         return queries
     if torch.is_grad_enabled():
         # A compiler's graph and torch.func's transforms cannot compute a block a second time.
@@ -187,18 +192,6 @@ def _block_bounds(queries: int, rows: int) -> list[int]:
     while count * rows < queries:
         count *= 2
     return [block * queries // count for block in range(count + 1)]
-
-
-def _exporting() -> bool:
-    """Return whether a program for any length is made; before torch 2.7, if anything compiles."""
-    return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())
-
-
-def _part(mask: Tensor, start: int, end: int, reach: int) -> Tensor:
-    """Cut a mask, which broadcasts to `(B, H, S, T)`, to some queries and the first keys."""
-    if mask.ndim > 1 and mask.shape[-2] > 1:
-        mask = mask[..., start:end, :]
-    return mask[..., :reach]
 
 
 def fused_attention(
