@@ -1,7 +1,7 @@
 """The encoder-decoder, its caches and its first parameters, with each encoding.
 
 These fail if the future reaches the past; if cached decoding, in steps of any size and with rows
-reordered, differs from computing everything again; if maps are not
+reordered, differs from computing everything again; if beams see each other; if maps are not
 probabilities, or are computed without a request; if word order matters without an encoding; and if
 a parameter's first value depends on more than its name and the seed, or its name changes.
 
@@ -96,7 +96,7 @@ def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, kind, 
     places = []
 
     def places_of_keys():
-        kept = [cache for cache in cache.own + cache.memory if isinstance(cache, KeyValueCache)]
+        kept = [each for each in cache.own + cache.memory if isinstance(each, KeyValueCache)]
         return [keys.held()[0].data_ptr() for keys in kept]
 
     for step in range(5):
