@@ -33,6 +33,7 @@ seeds = st.integers(0, 2**32 - 1)
     st.sampled_from(["causal", "masked", "both", "cross"]),
     seeds,
 )
+@settings(max_examples=60)
 @torch.no_grad()
 def test_attention_equals_a_loop(heads, queries, keys, kind, seed):
     attention = Attention(8 * heads[0], heads[0], kv_heads=heads[1]).double()
