@@ -8,28 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from ropewalk.cli import options
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
-from ropewalk.cli.options import (
-    Against,
-    Attention,
-    ConfigFile,
-    Data,
-    Encodings,
-    Imports,
-    Jobs,
-    LauncherArgs,
-    LauncherName,
-    Note,
-    Out,
-    Preset,
-    Seeds,
-    Settings,
-    Sweep,
-    TaskName,
-    config_of,
-    names_of,
-    path_of,
-)
 
 if TYPE_CHECKING:
     from ropewalk.lab.config import Config
@@ -37,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def compare(
-    settings: Settings = None,
-    task: TaskName = None,
-    preset: Preset = "default",
-    encodings: Encodings = None,
-    seeds: Seeds = None,
-    data: Data = None,
-    attention: Attention = None,
-    config: ConfigFile = None,
-    imports: Imports = None,
-    sweep: Sweep = None,
-    out: Out = None,
-    jobs: Jobs = None,
-    launcher: LauncherName = "local",
-    launcher_args: LauncherArgs = None,
-    against: Against = None,
-    note: Note = None,
+    settings: options.Settings = None,
+    task: options.TaskName = None,
+    preset: options.Preset = "default",
+    encodings: options.Encodings = None,
+    seeds: options.Seeds = None,
+    data: options.Data = None,
+    attention: options.Attention = None,
+    config: options.ConfigFile = None,
+    imports: options.Imports = None,
+    sweep: options.Sweep = None,
+    out: options.Out = None,
+    jobs: options.Jobs = None,
+    launcher: options.LauncherName = "local",
+    launcher_args: options.LauncherArgs = None,
+    against: options.Against = None,
+    note: options.Note = None,
 ) -> None:
     """Train the same model with each encoding and compare scores.
 
@@ -69,12 +49,12 @@ def compare(
         from ropewalk.lab.running.launcher_arguments import make_launcher
         from ropewalk.lab.running.run_folder import default_folder
 
-        options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
+        fields = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
         configs = [
-            config_of(preset, config, settings, None, imports, sweep, task=name, **options)
+            options.config_of(preset, config, settings, None, imports, sweep, task=name, **fields)
             for name in tasks_of(task)
         ]
-        folder = path_of("--out", out)
+        folder = options.path_of("--out", out)
         console = new_console()
         finished = []
         for each in configs:
@@ -91,7 +71,7 @@ def compare(
                 jobs=jobs,
                 launcher=started_by,
                 note=note,
-                against=names_of(against),
+                against=options.names_of(against),
             )
             if results is not None:
                 finished.append(results)
@@ -99,7 +79,7 @@ def compare(
             print_summary(console, finished)
 
 
-def run_and_print(console: Console, config: Config, run: Path, **options: Any) -> Results | None:
+def run_and_print(console: Console, config: Config, run: Path, **given: Any) -> Results | None:
     """Compare, print the table and return the results; None in other processes of torchrun."""
     from ropewalk.lab.report.terminal import print_table
     from ropewalk.lab.running.compare import compare as run_comparison
@@ -113,7 +93,7 @@ def run_and_print(console: Console, config: Config, run: Path, **options: Any) -
             watch=watcher.watch,
             stage=watcher.stage,
             progress=watcher.progress,
-            **options,
+            **given,
         )
     if results is not None:
         print_table(console, results)

@@ -6,21 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ropewalk.cli import options
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
-from ropewalk.cli.options import (
-    Attention,
-    ConfigFile,
-    Data,
-    Imports,
-    LauncherArgs,
-    LauncherName,
-    Out,
-    Preset,
-    Settings,
-    TaskName,
-    config_of,
-    path_of,
-)
 
 OneEncoding = Annotated[
     str | None,
@@ -43,18 +30,18 @@ OneSeed = Annotated[
 
 
 def train(
-    settings: Settings = None,
+    settings: options.Settings = None,
     encodings: OneEncoding = None,
     seeds: OneSeed = None,
-    task: TaskName = None,
-    preset: Preset = "default",
-    data: Data = None,
-    attention: Attention = None,
-    config: ConfigFile = None,
-    imports: Imports = None,
-    out: Out = None,
-    launcher: LauncherName = "local",
-    launcher_args: LauncherArgs = None,
+    task: options.TaskName = None,
+    preset: options.Preset = "default",
+    data: options.Data = None,
+    attention: options.Attention = None,
+    config: options.ConfigFile = None,
+    imports: options.Imports = None,
+    out: options.Out = None,
+    launcher: options.LauncherName = "local",
+    launcher_args: options.LauncherArgs = None,
 ) -> None:
     """Train one model, or resume it; score it and print its path."""
     with errors() as interruption:
@@ -65,9 +52,11 @@ def train(
         from ropewalk.lab.training.process_group import is_first_process
 
         fallback = {"encodings": "rotary", "seeds": 1}
-        options = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
-        chosen = config_of(preset, config, settings, fallback, imports, None, task=task, **options)
-        run = path_of("--out", out) or default_folder(chosen)
+        fields = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}
+        chosen = options.config_of(
+            preset, config, settings, fallback, imports, None, task=task, **fields
+        )
+        run = options.path_of("--out", out) or default_folder(chosen)
         started_by = make_launcher(launcher, launcher_args, run)
         interruption.message = RESUMABLE
         with Watcher(new_console()) as watcher:
