@@ -7,13 +7,14 @@ is rounding, above all of the angles. Each pass has the passage alone, without a
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ropewalk.bench.rotation_bench import error_line
 from ropewalk.files import Facts
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.tools.live_model import preserved
@@ -27,23 +28,16 @@ def passage(source: Source, count: int = PASSAGE) -> tuple[Tensor, str]:
 
     They are English text if the folder has a tokenizer.json, else random.
     """
-    config = source.config.get_text_config(decoder=True)
-    size = int(config.vocab_size)
+    size = int(source.config.get_text_config(decoder=True).vocab_size)
     file = source.path / "tokenizer.json"
     if source.has_weights and file.is_file():
-        ids = _english(file)
-        if len(ids) >= count and max(ids) < size:
-            return torch.tensor([ids[:count]]), "English text"
+        with suppress(Exception):  # a broken tokenizer, or another format: random tokens serve
+            from tokenizers import Tokenizer
+
+            ids = list(Tokenizer.from_file(str(file)).encode(TEXT).ids)
+            if len(ids) >= count and max(ids) < size:
+                return torch.tensor([ids[:count]]), "English text"
     return random_tokens(source, count), "random tokens"
-
-
-def _english(file: Path) -> list[int]:
-    try:
-        from tokenizers import Tokenizer
-
-        return list(Tokenizer.from_file(str(file)).encode(TEXT).ids)
-    except Exception:  # a broken tokenizer, or another format: random tokens serve
-        return []
 
 
 TEXT = (
@@ -79,10 +73,11 @@ def logit_movement(
     try:
         near = _at(before, tokens, 0), _at(after, tokens, 0)
     except Exception as error:
-        return {**facts, "not_measured": _in_one_line(error)}
+        return {**facts, "not_measured": error_line(error)}
     facts["spread"] = float(near[0].std(dim=-1).mean())
     facts["near"] = compare(*near)
-    facts["rounding"] = max(1e-3, 64 * torch.finfo(_dtype(before)).eps)
+    dtype = next(p.dtype for p in before.parameters() if p.is_floating_point())
+    facts["rounding"] = max(1e-3, 64 * torch.finfo(dtype).eps)
     for end in ENDS:
         start = end - tokens.shape[1]
         row: Facts = {"first": start, "last": end - 1}
@@ -90,7 +85,7 @@ def logit_movement(
         try:
             far = _at(before, tokens, start), _at(after, tokens, start)
         except Exception as error:
-            facts["rows"].append({**row, "not_measured": _in_one_line(error)})
+            facts["rows"].append({**row, "not_measured": error_line(error)})
             continue
         row["between"] = compare(*far)
         row["before"], row["after"] = (
@@ -146,11 +141,3 @@ def _at(model: nn.Module, tokens: Tensor, start: int) -> Tensor:
     call: Callable[..., Any] = model
     with preserved(model), torch.no_grad():
         return call(input_ids=tokens, position_ids=positions, use_cache=False).logits[0]  # type: ignore[no-any-return]
-
-
-def _dtype(model: nn.Module) -> torch.dtype:
-    return next(p.dtype for p in model.parameters() if p.is_floating_point())
-
-
-def _in_one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

@@ -24,24 +24,18 @@ from ropewalk.bench.bench_options import DECODE, PREFILL, TRAINING, ModelPlan, u
 from ropewalk.bench.clock import LEAST_ROUNDS, Ratio, Step, finish, time_steps
 from ropewalk.bench.contenders import kernel_serves
 from ropewalk.bench.logit_movement import logit_movement, passage
-from ropewalk.bench.rotation_bench import device_name
+from ropewalk.bench.rotation_bench import device_name, error_line
 from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.files import Facts
 from ropewalk.machine import check_fits, conditions
 from ropewalk.machine import load as machine_load
+from ropewalk.tools import model_files
 from ropewalk.tools.model_cost import least_bytes, work_of
-from ropewalk.tools.model_files import (
-    Source,
-    check_memory,
-    load,
-    quiet,
-    random_tokens,
-    read_source,
-)
 
 BEFORE, AFTER, WITHOUT = "before", "after", "without rotation"
 WATCHED = {BEFORE: "before, watched", AFTER: "after, watched"}  # with a stopwatch
 LENGTHS = (512, 256, 128, 64, 32)  # tokens that are tried
+SHORT = LENGTHS[-1]  # tokens of the first timed pass
 #: Forward passes over all tokens, in five variants, the least rounds, and one that is not counted.
 #: A backward pass takes as long as two of them; decode has one, for its context.
 FORWARDS = {
@@ -99,8 +93,7 @@ def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts
         inside = {name: w.seconds[1:] for name, w in views.watches.items() if w.rotations}
         inside = {name: values for name, values in inside.items() if not isnan(sum(values))}
     except Exception as error:
-        says = " ".join(str(error).split())[:200]
-        return {"work": work, "not_measured": f"{type(error).__name__}: {says}"}
+        return {"work": work, "not_measured": error_line(error, most=200)}
     finally:
         views.before.zero_grad(set_to_none=True)
         for model in (views.before, views.after, views.unrotated):
@@ -141,16 +134,9 @@ def _length(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> int:
     """Return the tokens of a step: those of the plan, or as many as fit into its seconds."""
     if plan.tokens is not None:
         return plan.tokens
-    least = LENGTHS[-1]
-    few = tokens[:, :least]
-    with torch.no_grad():
-        views.before(input_ids=few, use_cache=False)
-        began = time.perf_counter()
-        views.before(input_ids=few, use_cache=False)
-        finish(plan.device)
-    passes = FORWARDS[work] * (time.perf_counter() - began) / least
-    fits = (n for n in LENGTHS if n <= tokens.shape[1] and passes * n <= plan.seconds)
-    return next(fits, min(least, tokens.shape[1]))
+    passes = FORWARDS[work] * _seconds(views.before, tokens[:, :SHORT], plan, time.perf_counter)
+    fits = (n for n in LENGTHS if n <= tokens.shape[1] and passes * n / SHORT <= plan.seconds)
+    return next(fits, min(SHORT, tokens.shape[1]))
 
 
 def _prefill(views: Views, tokens: Tensor) -> tuple[dict[str, Step], int, Facts]:
@@ -217,7 +203,6 @@ _MAKERS = {PREFILL: _prefill, DECODE: _decode, TRAINING: _training}
 
 
 PATIENCE = 60.0  # seconds of one step, unless --seconds is more
-SHORT = 32  # tokens of the first timed pass
 
 
 def check_step(
@@ -280,9 +265,9 @@ def measure_model(
     weights do not fit into memory.
     """
     began = time.monotonic()
-    source = read_source(plan.path, plan.trust_remote_code)
+    source = model_files.read_source(plan.path, plan.trust_remote_code)
     for dtype in plan.dtypes:
-        check_memory(source, dtype, plan.device, TRAINING in plan.work)
+        model_files.check_memory(source, dtype, plan.device, TRAINING in plan.work)
     results: Facts = conditions(command, plan.threads, ["torch", "transformers"])
     results["machine"]["device"] = device_name(plan.device)
     results["kernel"] = kernel_serves(plan.device)
@@ -301,7 +286,7 @@ def measure_model(
 
 def _measure_dtype(
     plan: ModelPlan,
-    source: Source,
+    source: model_files.Source,
     dtype: torch.dtype,
     watch: Callable[[Facts], None],
     opening: Facts | None,
@@ -310,11 +295,12 @@ def _measure_dtype(
     name = str(dtype).removeprefix("torch.")
     watch({"now": f"{'loading' if source.has_weights else 'building'} the model in {name}"})
     gc.collect()  # the model in the dtype before
-    model = load(source, dtype, plan.device)
+    model = model_files.load(source, dtype, plan.device)
     text, kind = passage(source)
-    tokens = random_tokens(source, plan.tokens or LENGTHS[0]).to(plan.device)
+    count = plan.tokens or LENGTHS[0]
+    tokens = model_files.random_tokens(source, count).to(plan.device)
     patched: list[Any] = []
-    with quiet():
+    with model_files.quiet():
         views = Views.of(model, lambda view: patched.append(patch_model(view)), tokens[:, :8])
         if plan.tokens is not None:
             check_step(views.before, tokens, plan)
@@ -339,7 +325,7 @@ def _measure_dtype(
     return facts
 
 
-def _model_facts(model: nn.Module, source: Source) -> Facts:
+def _model_facts(model: nn.Module, source: model_files.Source) -> Facts:
     config = source.config.get_text_config(decoder=True)
     return {
         "model": type(model).__name__,

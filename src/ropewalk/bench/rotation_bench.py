@@ -203,8 +203,8 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> TimedTable:
     """
     limit = COPIES.get(case.form, "clone")
     runs: dict[str, Run] = {limit: copying(case)}
-    packages: dict[str, str | None] = {limit: None}
     errors = {limit: 0.0}
+    packages = {contender.name: contender.package for contender in plan.contenders}
     refused = []
     for contender in plan.contenders:
         if contender.name in gone:
@@ -214,12 +214,12 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> TimedTable:
         except (ImportError, Absent) as reason:
             gone[contender.name] = _why_absent(contender, reason)
         except Exception as reason:  # another library's error concerns only its own row
-            refused.append(Untimed(contender.name, _line(reason)))
+            says = str(reason) if isinstance(reason, Refused) else error_line(reason)
+            refused.append(Untimed(contender.name, says))
         else:
             if admitted is not None:
                 rotation, errors[contender.name] = admitted
                 runs[contender.name] = _rotating(rotation, case)
-                packages[contender.name] = contender.package
     with torch.set_grad_enabled(case.form == GRADIENT):
         samples = time_rows(runs, case.device, plan.rounds, plan.seconds)
         peaks = {name: peak_call_memory(run, case.device) for name, run in runs.items()}
@@ -230,7 +230,7 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> TimedTable:
         TimedRow(
             name,
             limit=name == limit,
-            package=packages[name],
+            package=packages.get(name),
             worst_error=errors[name],
             seconds=middle,
             quartiles=[low, high],
@@ -283,7 +283,7 @@ def _why_absent(contender: Contender, error: Exception) -> str:
         return str(error)
     if contender.package is None or not _is_installed(contender.package):
         return "not installed"
-    return f"cannot be imported: {_line(error)}"
+    return f"cannot be imported: {error_line(error)}"
 
 
 def _installed(plan: Plan) -> list[str]:
@@ -306,6 +306,6 @@ def device_name(device: torch.device) -> str:
     return str(device)
 
 
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split())[:160]
-    return text if isinstance(error, Refused) else f"{type(error).__name__}: {text}"
+def error_line(error: Exception, most: int = 160) -> str:
+    """Return an error's type and its message, cut, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"

@@ -74,15 +74,16 @@ def _stored(run: Path, results: Results, stored: Facts, place: int) -> dict[str,
         raise ValueError(f"example must be one of {len(stored['sentences'])}, got {place + 1}")
     told: dict[str, Any] = {}
     for row in results.encodings:
-        held = stored["encodings"].get(row.slug)
-        told[row.slug] = (
-            {"error": "it has no stored maps, because it has no model of the first seed"}
-            if held is None
-            else {
-                "maps": _packed(maps_of(held, place, run / "attention.json")),
-                "translation": None,
-            }
-        )
+        maps = stored["encodings"].get(row.slug)
+        if maps is None:
+            why = "it has no stored maps, because it has no model of the first seed"
+            told[row.slug] = {"error": why}
+            continue
+        with naming(run / "attention.json"):
+            sites = maps["sentences"][place]
+            for site in sites.values():
+                _check(list, site["rows"], site["columns"], site["weights"], *site["weights"])
+        told[row.slug] = {"maps": _packed(sites), "translation": None}
     return told
 
 
@@ -92,17 +93,15 @@ def _each(run: Path, results: Results, find: Callable[[Path], Any]) -> dict[str,
     for row in results.encodings:
         path = row.cell(results.config.seeds[0]).folder(run) / "model.safetensors"
         try:
-            told[row.slug] = find(path) if path.exists() else {"error": _no_model(path)}
+            if not path.exists():
+                raise ValueError(
+                    f"there is no model at {shown_path(path)}: its training diverged, or the file "
+                    f"was deleted since"
+                )
+            told[row.slug] = find(path)
         except ValueError as error:  # such as a text beyond the positions of one encoding
             told[row.slug] = {"error": str(error)}
     return told
-
-
-def _no_model(path: Path) -> str:
-    return (
-        f"there is no model at {shown_path(path)}: its training diverged, or the file was "
-        f"deleted since"
-    )
 
 
 def _translated(run: Path, path: Path, text: str, target: str) -> dict[str, Any]:
@@ -216,7 +215,13 @@ def read_run(text: str) -> tuple[Path, Results, Facts]:
         raise ImportError(
             f"opening a run needs {error.name}, which is not installed: pip install 'ropewalk[lab]'"
         ) from None
-    run = _folder(text)
+    if not text.strip() or "\0" in text:
+        raise ValueError("run must name the folder that ropewalk compare wrote")
+    run = Path(os.path.expanduser(text.strip()))
+    if not os.path.isdir(run):
+        raise ValueError(
+            f"run must be the folder of a ropewalk compare, got {shown_path(run)}: no such folder"
+        )
     if not (run / "results.json").exists():
         raise ValueError(
             f"run must be a finished ropewalk compare, got {shown_path(run)} without results.json"
@@ -232,15 +237,6 @@ def read_run(text: str) -> tuple[Path, Results, Facts]:
     return run, results, stored
 
 
-def maps_of(held: Facts, place: int, file: Path) -> dict[str, Any]:
-    """Return the stored maps of one sentence by site. Raises ValueError if they are not maps."""
-    with naming(file):
-        sites: dict[str, Any] = held["sentences"][place]
-        for site in sites.values():
-            _check(list, site["rows"], site["columns"], site["weights"], *site["weights"])
-        return sites
-
-
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
     """Raise ValueError that names the file if its content has another form than a run's."""
@@ -251,17 +247,6 @@ def naming(file: Path) -> Iterator[None]:
             f"{shown_path(file)} is not that of a run: it lacks facts that ropewalk compare "
             f"writes. Open the folder of another run"
         ) from None
-
-
-def _folder(text: str) -> Path:
-    if not text.strip() or "\0" in text:
-        raise ValueError("run must name the folder that ropewalk compare wrote")
-    run = Path(os.path.expanduser(text.strip()))
-    if not os.path.isdir(run):
-        raise ValueError(
-            f"run must be the folder of a ropewalk compare, got {shown_path(run)}: no such folder"
-        )
-    return run
 
 
 def _without_maps(run: Path) -> str:

@@ -7,7 +7,6 @@ import os
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 from ropewalk.figures.drawing import COLORS, DARK, LIGHT, Scheme
 from ropewalk.files import complete_folder, shown_path
@@ -26,11 +25,14 @@ def page_files(*, served: bool = True) -> dict[str, bytes]:
     """
     found = dict(_written(files("ropewalk.explorer") / "page", ""))
     found["index.html"] = found["index.html"].replace(b"$policy", POLICY.encode())
-    if not served:
+    if not served:  # the page has some answers as data
+        from ropewalk.explorer.encodings_room import encodings_data
+        from ropewalk.explorer.stretch_room import stretch_data
+
         found["served.js"] = found["served.js"].replace(b"SERVED = true", b"SERVED = false")
-    for name, value in page_data(served=served).items():
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-        found[f"data/{name}.json"] = text.encode()
+        for name, value in {**stretch_data(), **encodings_data()}.items():
+            text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+            found[f"data/{name}.json"] = text.encode()
     found["palette.css"] = palette_css().encode()
     return found
 
@@ -58,19 +60,6 @@ def _written(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
         elif each.name.endswith((".html", ".css", ".js")):
             found.append((prefix + each.name, each.read_bytes()))
     return found
-
-
-def page_data(*, served: bool = True) -> dict[str, Any]:
-    """Return what goes to `data/NAME.json`, by name.
-
-    served: whether Python answers behind the page. Without it, the data has some answers too.
-    """
-    if served:
-        return {}
-    from ropewalk.explorer.encodings_room import encodings_data
-    from ropewalk.explorer.stretch_room import stretch_data
-
-    return {**stretch_data(), **encodings_data()}
 
 
 def export(target: Path) -> int:

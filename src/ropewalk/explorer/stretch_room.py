@@ -48,7 +48,13 @@ def extend_answer(question: dict[str, Any]) -> dict[str, Any]:
     0 if the config states it. An impossible `to` is a `mistake` of the answer, which still
     describes the ropes. Raises ValueError if the config cannot be read or has no rope to scale.
     """
-    config = _parsed(text_of(question, "config", MOST_TEXT))
+    text = text_of(question, "config", MOST_TEXT)
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"this is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError("config must be an object of JSON: { … }")
     to = number_of(question, "to", 2, MAX_LENGTH)
     original = number_of(question, "original", 0, MAX_LENGTH) or None
     return _answer(config, [to], original)
@@ -78,16 +84,6 @@ def stretch_data() -> dict[str, Any]:
     for name, each in published().items():
         today = extend(each["config"], MAX_LENGTH).current_length
         found[f"stretch-{name}"] = _answer(each["config"], [times * today for times in TIMES])
-    return found
-
-
-def _parsed(text: str) -> JsonObject:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"this is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError("config must be an object of JSON: { … }")
     return found
 
 
