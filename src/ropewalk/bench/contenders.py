@@ -133,26 +133,13 @@ def _switches() -> list[Any]:
     return [import_module(name) for name in names if find_spec(name) is not None]
 
 
-def transformers(case: Case) -> Rotation | None:
-    """Llama's apply_rotary_pos_emb; its module makes cos and sin before (decode: in the call)."""
-    if case.form == IN_PLACE:
+def transformers(case: Case, *, ready: bool = False) -> Rotation | None:
+    """Llama's apply_rotary_pos_emb; its module makes cos and sin before (decode: in the call).
+
+    ready: in decode alone, with the tables that a model computes once for all its layers.
+    """
+    if case.form == IN_PLACE or (ready and case.form != WITH_TABLES):
         return None
-    apply, tables = _llama(case)
-    if case.form == WITH_TABLES:
-        return Rotation(lambda q, k: apply(q, k, *tables()))
-    return Rotation(_with(apply, *tables()))
-
-
-def transformers_tables_ready(case: Case) -> Rotation | None:
-    """The same in decode, with the tables that a model computes once for all its layers."""
-    if case.form != WITH_TABLES:
-        return None
-    apply, tables = _llama(case)
-    return Rotation(_with(apply, *tables()))
-
-
-def _llama(case: Case) -> tuple[Any, Any]:
-    """Return its function of q, k, cos and sin, and one that computes these in the dtype of q."""
     llama = import_module(MODULES["transformers"])
     config = llama.LlamaConfig(
         hidden_size=case.workload.head_dim,
@@ -160,14 +147,13 @@ def _llama(case: Case) -> tuple[Any, Any]:
         num_hidden_layers=1,
         rope_theta=THETA,
     )
-    rope = llama.LlamaRotaryEmbedding(config).to(case.device)
+    apply, rope = llama.apply_rotary_pos_emb, llama.LlamaRotaryEmbedding(config).to(case.device)
     like = torch.empty(0, dtype=case.dtype, device=case.device)
     positions = case.workload.positions(case.device)[None]
-    return llama.apply_rotary_pos_emb, lambda: rope(like, positions)
-
-
-def _with(apply: Any, cos: Tensor, sin: Tensor) -> Any:
-    return lambda q, k: apply(q, k, cos, sin)
+    if case.form == WITH_TABLES and not ready:
+        return Rotation(lambda q, k: apply(q, k, *rope(like, positions)))
+    cos, sin = rope(like, positions)
+    return Rotation(lambda q, k: apply(q, k, cos, sin))
 
 
 def rotary_embedding_torch(case: Case) -> Rotation | None:
@@ -256,7 +242,7 @@ CONTENDERS = (
 WITH_COMPILER = Contender(COMPILED, compiled)
 PEERS = (
     Contender(TRANSFORMERS, transformers, "transformers"),
-    Contender(f"{TRANSFORMERS}, tables ready", transformers_tables_ready, "transformers"),
+    Contender(f"{TRANSFORMERS}, tables ready", partial(transformers, ready=True), "transformers"),
     Contender("rotary-embedding-torch", rotary_embedding_torch, "rotary-embedding-torch"),
     Contender("torchtune", torchtune, "torchtune"),
     Contender("x-transformers", x_transformers, "x-transformers"),
