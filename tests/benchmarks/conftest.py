@@ -1,6 +1,24 @@
-"""A corpus that is small enough for a script of the benchmarks to run to its end."""
+"""A script of the benchmarks runs to its end, with a corpus that is small enough."""
+
+import json
 
 import pytest
+import torch
+
+
+@pytest.fixture
+def run_script(tmp_path):
+    """Run a script, and give torch its threads back: the results that it writes to `out.json`."""
+
+    def run(script, *words):
+        threads = torch.get_num_threads()
+        try:
+            script.main([*words, "--out", str(tmp_path / "out.json")])
+        finally:
+            torch.set_num_threads(threads)
+        return json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+
+    return run
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ known size is measured wrongly; if a slider of the explorer is not moved; and if
 runs to the end.
 """
 
-import json
 import math
 import os
 import shutil
@@ -147,11 +146,9 @@ def test_a_difference_between_searches_is_counted_and_not_laid_on_rounding_if_it
 
 
 @pytest.mark.parametrize("script", [training, translation])
-def test_a_script_runs_to_the_end_and_writes_its_numbers(script, corpus, tmp_path, capsys):
-    out = tmp_path / "out.json"
+def test_a_script_runs_to_the_end_and_writes_its_numbers(script, corpus, run_script, capsys):
     threads = str(torch.get_num_threads())
-    script.main(["--smoke", "--data", str(corpus), "--out", str(out), "--threads", threads])
-    results = json.loads(out.read_text(encoding="utf-8"))
+    results = run_script(script, "--smoke", "--data", str(corpus), "--threads", threads)
     rows = results["rows"] if script is translation else results["models"]["smoke"]["rows"]
     assert rows[0]["ratio"] == 1.0
     assert all(row["ratio"] > 0 for row in rows)
@@ -162,22 +159,18 @@ def test_a_script_runs_to_the_end_and_writes_its_numbers(script, corpus, tmp_pat
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks for each run")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_the_instruction_sets_are_timed_against_copying(tmp_path, capsys):
-    (sets,) = load_scripts("benchmarks", "rotation_sets")
-    sets.main(["--smoke", "--out", str(tmp_path / "out.json")])
-    (found,) = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["dtypes"]
+def test_the_instruction_sets_are_timed_against_copying(run_script, capsys):
+    (found,) = run_script(*load_scripts("benchmarks", "rotation_sets"), "--smoke")["dtypes"]
     assert all(len(ratios) == 2 and min(ratios) > 0 for ratios in found["of_copy"].values())
     assert capsys.readouterr().out.count("\n") == 2 + len(found["of_copy"])
 
 
 @pytest.mark.slow
-def test_every_slider_of_the_explorer_is_moved_and_timed(tmp_path, capsys):
+def test_every_slider_of_the_explorer_is_moved_and_timed(run_script, capsys):
     pytest.importorskip("playwright", reason="playwright is not installed")
     if not shutil.which("chromium"):
         pytest.skip("Chromium is not installed")
-    (dragging,) = load_scripts("benchmarks", "dragging")
-    dragging.main(["--smoke", "--out", str(tmp_path / "out.json")])
-    rows = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]
+    rows = run_script(*load_scripts("benchmarks", "dragging"), "--smoke")["rows"]
     assert {row["room"] for row in rows} >= {"why", "turn", "relative", "stretch", "mistakes"}
     assert all(len(row["work_ms"]) == 3 and min(row["work_ms"]) > 0 for row in rows)
     assert capsys.readouterr().out.count("| ") > len(rows)
@@ -205,11 +198,8 @@ def test_an_error_of_known_size_is_measured_as_what_it_is(pairing):
     assert exactness.score_error(still, positions, one_step, 2) > 1e-3
 
 
-def test_exactness_runs_to_the_end_and_its_numbers_are_sane(tmp_path, capsys):
-    out = tmp_path / "out.json"
-    threads = str(torch.get_num_threads())
-    exactness.main(["--smoke", "--out", str(out), "--threads", threads])
-    results = json.loads(out.read_text(encoding="utf-8"))
+def test_exactness_runs_to_the_end_and_its_numbers_are_sane(run_script, tmp_path, capsys):
+    results = run_script(exactness, "--smoke", "--threads", str(torch.get_num_threads()))
     assert {"commit", "command", "versions", "machine", "duration_s"} <= results.keys()
     assert all(results["written_out_as_driven"].values())
     assert all(claim["holds"] for claim in results["claims"])
@@ -221,6 +211,6 @@ def test_exactness_runs_to_the_end_and_its_numbers_are_sane(tmp_path, capsys):
             assert errors[0] < 1e-3 < 0.1 < errors[-1] <= 2
     assert ("GPT-J", 500_000.0, 4096) not in worst  # its theta is 10,000
     for scheme in ("light", "dark"):
-        assert out.with_name(f"out-{scheme}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / f"out-{scheme}.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert all(f"| {name} " in printed for name in ("ropewalk", "GPT-J", "ropewalk, Llama3"))

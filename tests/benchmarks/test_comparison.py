@@ -15,10 +15,8 @@ comparison, far_ropes = load_scripts("benchmarks", "comparison", "far_ropes")
 RESULTS = ROOT / "benchmarks" / "results" / "comparison.json"
 
 
-def test_the_script_runs_to_the_end(tmp_path):
-    out = tmp_path / "comparison.json"
-    comparison.main(["--smoke", "--out", str(out)])
-    rows = {row["name"]: row for row in json.loads(out.read_text("utf-8"))["rows"]}
+def test_the_script_runs_to_the_end(run_script):
+    rows = {row["name"]: row for row in run_script(comparison, "--smoke")["rows"]}
     ours = rows["ropewalk"]
     assert max(ours["cos_sin_worst"].values()) < 1e-7
     assert ours["packed_worst"] == 0

@@ -6,7 +6,6 @@ stops the others or is what they are compared with, if a token is decoded with a
 earlier tokens than stated, or if the script no longer runs to the end.
 """
 
-import json
 import math
 from unittest.mock import Mock
 
@@ -134,11 +133,9 @@ def test_an_encoding_that_cannot_be_built_is_named_in_one_line(capsys):
 
 
 @pytest.mark.slow  # six processes that import torch
-def test_the_script_runs_to_the_end_and_says_which_encoding_failed(tmp_path, capsys):
-    out = tmp_path / "cost.json"
+def test_the_script_runs_to_the_end_and_says_which_encoding_failed(run_script, tmp_path, capsys):
     words = ["--encodings", "none,rotary,learned(max_positions=20)", "--lengths", "16,24"]
-    cost.main([*words, "--no-linear", "--rounds", "2", "--out", str(out)])
-    results = json.loads(out.read_text(encoding="utf-8"))
+    results = run_script(cost, *words, "--no-linear", "--rounds", "2")
     assert [row["name"] for row in results["rows"]] == words[1].split(",")
     none, rotary, learned = results["rows"]
     for work in steps.STEPS:
@@ -148,4 +145,4 @@ def test_the_script_runs_to_the_end_and_says_which_encoding_failed(tmp_path, cap
         assert "max_positions" in learned[work][1]["failed"]
     assert "–" in capsys.readouterr().out
     for scheme in ("light", "dark"):
-        assert (tmp_path / f"cost-{scheme}.png").is_file()
+        assert (tmp_path / f"out-{scheme}.png").is_file()

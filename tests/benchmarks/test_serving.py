@@ -4,8 +4,6 @@ These fail if transformers' model computes something else than ropewalk's from t
 an encoding that it cannot hold is not refused, or if the script no longer runs to the end.
 """
 
-import json
-
 import pytest
 import torch
 from scripts import load_scripts
@@ -40,13 +38,11 @@ def test_positions_in_attention_have_no_row_of_transformers(encoding):
 
 
 @pytest.mark.slow  # ten processes that import torch
-def test_the_script_runs_to_the_end_and_every_greedy_output_is_identical(corpus, tmp_path, capsys):
-    out = tmp_path / "out.json"
-    words = ["--smoke", "--data", str(corpus), "--out", str(out), "--beam", "2", "--threads", "1"]
-    threads = torch.get_num_threads()
-    serving.main(words)
-    torch.set_num_threads(threads)
-    results = json.loads(out.read_text(encoding="utf-8"))
+def test_the_script_runs_to_the_end_and_every_greedy_output_is_identical(
+    corpus, run_script, capsys
+):
+    words = ["--smoke", "--data", str(corpus), "--beam", "2", "--threads", "1"]
+    results = run_script(serving, *words)
     assert [(row["name"], row["beam"]) for row in results["rows"]] == [
         (way, beam) for beam in (1, 2) for way in ways.WAYS
     ]

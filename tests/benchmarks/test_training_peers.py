@@ -5,10 +5,7 @@ of weights than ropewalk's model, if its loss is computed at padding, or if the 
 runs to the end.
 """
 
-import json
-
 import pytest
-import torch
 from scripts import load_scripts
 
 from ropewalk.lab.data.batches import EncodedSplit
@@ -58,14 +55,8 @@ def test_the_trainer_counts_the_tokens_of_its_timed_steps():
 
 
 @pytest.mark.slow
-def test_the_script_runs_to_the_end_and_writes_its_numbers(corpus, tmp_path, capsys):
-    out, threads = tmp_path / "out.json", torch.get_num_threads()
-    try:
-        peers.main(["--smoke", "--data", str(corpus), "--out", str(out)])
-    finally:
-        torch.set_num_threads(threads)
-    results = json.loads(out.read_text(encoding="utf-8"))
-    rows = results["models"]["smoke"]["rows"]
+def test_the_script_runs_to_the_end_and_writes_its_numbers(corpus, run_script, capsys):
+    rows = run_script(peers, "--smoke", "--data", str(corpus))["models"]["smoke"]["rows"]
     assert {row["name"] for row in rows} == {name for name in ways.WAYS if not peers.missing(name)}
     assert all(row["ratio"] > 0 for row in rows)
     assert "× Trainer" in capsys.readouterr().out
