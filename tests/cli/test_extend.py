@@ -96,9 +96,5 @@ def test_a_plot_of_wavelengths(extend, tmp_path, ending):
         (["llama-2-7b.json"], "--to"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_2(extend, words, message):
-    status, out, err = extend(*words)
-    assert (status, out) == (2, "")
-    assert err.startswith("ropewalk: ")
-    assert err.count("\n") == 1
-    assert message in err
+def test_a_mistake_is_one_line_and_status_2(extend, mistake, words, message):
+    assert message in mistake("extend", *words)

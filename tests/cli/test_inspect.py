@@ -84,9 +84,5 @@ def test_a_plot_of_wavelengths(inspect, tmp_path, ending):
         ([], "CONFIG must be given"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_2(inspect, words, message, tmp_path):
-    status, out, err = inspect(*words)
-    assert (status, out) == (2, "")
-    assert err.startswith("ropewalk: ")
-    assert err.count("\n") == 1
-    assert message in err
+def test_a_mistake_is_one_line_and_status_2(inspect, mistake, words, message):
+    assert message in mistake("inspect", *words)

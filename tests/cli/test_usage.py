@@ -10,8 +10,9 @@ from functools import partial
 import pytest
 import torch
 from cells_here import run_cells_here
-from tiny_tasks import config_of
+from tiny_tasks import config_of, translation_config
 
+from ropewalk.files import write_checked_json
 from ropewalk.lab.running.run_folder import prepare
 
 WORDS = "the tale of a gray cat and the old mill at the sea ".split()  # noqa: SIM905
@@ -107,7 +108,7 @@ def test_a_model_of_transformers_reads_windows_after_its_first_token(
 
 
 def test_mistakes_are_one_line_before_any_model_is_loaded(
-    usage, run, model, text, tmp_path, monkeypatch
+    mistake, run, model, text, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("ropewalk.lab.tasks.text_model.load_model", None)
     monkeypatch.setattr("ropewalk.tools.model_files.load_model", None)
@@ -138,40 +139,27 @@ def test_mistakes_are_one_line_before_any_model_is_loaded(
         ((model, "--text", text, "--window", 10**6 - 1), "max_position_embeddings"),
         ((model, "--text", text, "--dtype", "int8"), "--dtype must be one of float32, bfloat16"),
     ):  # fmt: skip
-        status, out, err = usage(*words)
-        assert (status, out) == (2, ""), words
-        assert err.startswith("ropewalk: "), words
-        assert err.count("\n") == 1
-        assert message in err, (words, err)
+        assert message in mistake("usage", *words), words
 
 
-def test_a_model_that_does_not_fit_into_memory(usage, run, model, text, monkeypatch):
+def test_a_model_that_does_not_fit_into_memory(mistake, run, model, text, monkeypatch):
     for module in ("ropewalk.lab.tasks.text_model", "ropewalk.tools.model_files"):
         monkeypatch.setattr(f"{module}.load_model", None)
     monkeypatch.setattr("ropewalk.machine.available_memory", lambda device: 1000)
     for words in ((run, "--encoding", "rotary(theta=100)", "--seed", 1), (model, "--window", 64)):
-        status, _, err = usage(*words, "--text", text, "--tokens", 700)
-        assert status == 2
-        assert "MODEL must fit into memory" in err
+        said = mistake("usage", *words, "--text", text, "--tokens", 700)
+        assert "MODEL must fit into memory" in said
 
 
-def test_an_encoding_without_a_rope_is_named(usage, run, text):
-    status, _, err = usage(run, "--text", text, "--encoding", "alibi", "--seed", 1, "--tokens", 400)
-    assert status == 2
-    assert "got the encoding alibi; with a rope in this run: rotary(theta=100)" in err
+def test_an_encoding_without_a_rope_is_named(mistake, run, text):
+    words = ("--text", text, "--encoding", "alibi", "--seed", 1, "--tokens", 400)
+    said = "got the encoding alibi; with a rope in this run: rotary(theta=100)"
+    assert said in mistake("usage", run, *words)
 
 
-@pytest.mark.parametrize("task", ["copy", "translation"])
-def test_runs_without_one_text_are_refused(usage, text, tmp_path, task):
+@pytest.mark.parametrize("config", [config_of("copy"), translation_config()])
+def test_runs_without_one_text_are_refused(mistake, text, tmp_path, config):
     (tmp_path / "corpus.json").write_text("{}")
-    from ropewalk.files import write_checked_json
-
-    config = config_of(task) if task == "copy" else None
-    if config is None:
-        from tiny_tasks import translation_config
-
-        config = translation_config()
     write_checked_json(tmp_path / "config.json", config.facts())
-    status, _, err = usage(tmp_path, "--text", text)
-    assert status == 2
-    assert f"task causal-lm or masked-lm, got task {task}" in err
+    said = f"task causal-lm or masked-lm, got task {config.task}"
+    assert said in mistake("usage", tmp_path, "--text", text)

@@ -104,6 +104,12 @@ def test_json_is_all_that_is_printed(run):
         (["a_port:alone", "--axes", "bshd"], "axes must be bhsd for this target"),
         (["a_port:right", "--like", ".", "--head-dim", "32"], "head_dim must be that of like, 64"),
         (["a_port:right", "--like", ".", "--length", "9"], "length must be left out"),
+        ([], "either MODULE:FUNCTION or --model must be given"),
+        (["a_port:right", "--model", "."], "either MODULE:FUNCTION or --model must be given"),
+        (["--model", "."], "model must have *.safetensors"),
+        (["--model", "nowhere"], "model must be a folder with config.json, got nowhere"),
+        (["--model", ".", "--layer", "1"], "--layer must be left out with --model"),
+        (["a_port:right", "--meta"], "--meta must be left out without --model"),
     ],
 )
 def test_wrong_use_is_one_line_and_exits_with_2(run, words, message):
@@ -170,23 +176,6 @@ def test_a_model_is_compared_with_another_config(run, model_folder):
     status, out, _ = run("--model", "model", "--like", ".")
     assert status == 1
     assert "FAULT  layers 0-3; q and k, frequencies" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "either MODULE:FUNCTION or --model must be given"),
-        (["a_port:right", "--model", "."], "either MODULE:FUNCTION or --model must be given"),
-        (["--model", "."], "model must have *.safetensors"),
-        (["--model", "nowhere"], "model must be a folder with config.json, got nowhere"),
-        (["--model", ".", "--layer", "1"], "--layer must be left out with --model"),
-        (["a_port:right", "--meta"], "--meta must be left out without --model"),
-    ],
-)
-def test_wrong_use_of_models_is_one_line(run, words, message):
-    status, out, err = run(*words)
-    assert (status, out) == (2, "")
-    assert message in err.splitlines()[-1]
 
 
 def test_a_model_of_which_nothing_could_be_tested_exits_with_1(run, model_folder, monkeypatch):
