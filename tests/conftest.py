@@ -51,12 +51,15 @@ def command(monkeypatch, capfd):
 
 
 @pytest.fixture
-def in_process(monkeypatch, command):
-    """Run a command in a folder: its status, and what it says on standard error."""
+def mistake(command):
+    """Run a command that is wrong: what it says, in one line on standard error, with status 2."""
 
-    def run(words, cwd):
-        monkeypatch.chdir(cwd)
-        status, _, err = command(*words)
-        return status, err
+    def run(*words):
+        status, out, err = command(*words)
+        assert (status, out) == (2, ""), words
+        assert err.startswith("ropewalk: "), words
+        assert err.count("\n") == 1, words
+        assert err.rstrip("\n").isprintable(), words
+        return err
 
     return run
