@@ -6,6 +6,7 @@ relative, if a claim is made that its interval does not bear, or if a mistake gi
 line. No test asserts how long anything takes. `patch` is a stand-in: two rotations of known error.
 """
 
+import copy
 import io
 import json
 import math
@@ -33,17 +34,7 @@ from ropewalk.bench.logit_movement import (
     not_relative,
     passage,
 )
-from ropewalk.bench.model_bench import (
-    AFTER,
-    BEFORE,
-    WATCHED,
-    WITHOUT,
-    Views,
-    check_step,
-    measure_model,
-    speeds,
-    view_of,
-)
+from ropewalk.bench.model_bench import AFTER, BEFORE, WATCHED, WITHOUT, Views, measure_model
 from ropewalk.bench.rotation_share import Stopwatch, WithoutRotation
 from ropewalk.tools import live_model as model_parts
 from ropewalk.tools import load_model, model_files
@@ -174,15 +165,17 @@ def test_every_work_has_its_rates_ratios_and_shares_next_to_the_conditions(measu
             assert 0 < work["left_out"]["low"] <= work["left_out"]["high"]
 
 
+def printed(facts, show=print_model_part):
+    shown = io.StringIO()
+    show(Console(file=shown, soft_wrap=True), facts)
+    return shown.getvalue()
+
+
 def test_results_come_back_from_json_and_can_be_printed(measured):
     read = json.loads(json.dumps(measured))
     assert read == measured
-    shown = io.StringIO()
-    console = Console(file=shown, soft_wrap=True)
-    for part in (read, *read["models"]):
-        print_model_part(console, part)
-    print_model_notes(console, read)
-    text = shown.getvalue()
+    text = "".join(map(printed, (read, *read["models"])))
+    assert f"{measured['duration_s']:.0f} s." in printed(read, print_model_notes)
     for words in ("random weights", "1 module changed", "131,071 *"):
         assert words in text
     assert "…" not in text
@@ -191,10 +184,10 @@ def test_results_come_back_from_json_and_can_be_printed(measured):
             assert sentence in text
 
 
-def printed(facts):
-    shown = io.StringIO()
-    print_model_part(Console(file=shown, soft_wrap=True), facts)
-    return shown.getvalue()
+@pytest.fixture
+def facts(measured):
+    """The facts of one dtype, to be changed."""
+    return copy.deepcopy(measured["models"][0])
 
 
 def row_of(text, table, name):
@@ -203,8 +196,7 @@ def row_of(text, table, name):
     return next(line for line in rows if line.split()[:1] == [name]).split()[1:]
 
 
-def test_the_rate_after_patch_agrees_with_the_ratio_next_to_it(measured):
-    facts = json.loads(json.dumps(measured["models"][0]))
+def test_the_rate_after_patch_agrees_with_the_ratio_next_to_it(facts):
     work = facts["speed"][0]
     work["tokens_per_second"] |= {BEFORE: 202.0, AFTER: 181.0}  # unpaired medians
     work["times_as_fast"] = found(1.05, 1.073, 1.1)
@@ -212,8 +204,7 @@ def test_the_rate_after_patch_agrees_with_the_ratio_next_to_it(measured):
     assert cells == ["16", "202", "217", "1.073", "(1.050", "to", "1.100)", "9"]
 
 
-def test_different_token_counts_are_named_next_to_the_shares(measured):
-    facts = json.loads(json.dumps(measured["models"][0]))
+def test_different_token_counts_are_named_next_to_the_shares(facts):
     assert "Token counts differ" not in printed(facts)
     facts["speed"][0]["tokens"] = 512
     assert "differ (prefill 512, decode 16, training 16)" in printed(facts)
@@ -235,7 +226,7 @@ def test_nothing_is_reported_before_a_model_that_patch_refuses(config, monkeypat
 
 def test_views_share_weights_and_nothing_that_patch_changes():
     model = tiny_model("llama")
-    view = view_of(model)
+    view = model_bench.view_of(model)
     assert all(a is b for a, b in zip(model.parameters(), view.parameters(), strict=True))
     Swapped(view, error=0.1)
     assert "forward" not in vars(model.model.rotary_emb)
@@ -267,7 +258,7 @@ def test_a_rotation_that_cannot_be_left_out_is_reported(monkeypatch):
         views = Views.of(model, Swapped, ids)
     assert "no function that rotates was found" in views.why_not
     samples = {BEFORE: [1.0] * 6, AFTER: [1.0] * 6}
-    facts = speeds(samples, 1, {}, views.why_not)
+    facts = model_bench.speeds(samples, 1, {}, views.why_not)
     assert facts["rotation"] == {}
     assert facts["left_out"] is None
     assert facts["why_not_left_out"] == views.why_not
@@ -329,7 +320,7 @@ def test_time_inside_a_rotation_is_counted_forward_and_backward(monkeypatch):
 
 
 def moved(model, error=0.0, promised=None):
-    after = view_of(model)
+    after = model_bench.view_of(model)
     Swapped(after, error)
     tokens = torch.arange(PASSAGE)[None] % 60
     spec = ModelSpec.from_config(model.config.to_dict())
@@ -374,7 +365,9 @@ def test_logits_are_not_compared_where_they_may_differ_by_design():
 def test_positions_that_a_model_lacks_are_reported():
     model = tiny_model("gptj", **{**GPTJ, "n_positions": 8192})
     spec = ModelSpec.from_config(model.config.to_dict())
-    facts = logit_movement(model, view_of(model), torch.arange(64)[None] % 60, spec, 8192)
+    facts = logit_movement(
+        model, model_bench.view_of(model), torch.arange(64)[None] % 60, spec, 8192
+    )
     assert "between" in facts["rows"][0]
     assert all("not_measured" in row for row in facts["rows"][1:])
 
@@ -396,8 +389,7 @@ def found(low, middle, high):
     return {"median": middle, "low": low, "high": high, "rounds": 9}
 
 
-def claims(measured, times_as_fast=(0.9, 1.0, 1.1), rotation=None, left_out=(0.9, 1.0, 1.1)):
-    facts = json.loads(json.dumps(measured["models"][0]))
+def claims(facts, times_as_fast=(0.9, 1.0, 1.1), rotation=None, left_out=(0.9, 1.0, 1.1)):
     work = facts["speed"][0]
     work["times_as_fast"], work["left_out"] = found(*times_as_fast), found(*left_out)
     work["rotation"] = {name: found(*each) for name, each in (rotation or {}).items()}
@@ -405,22 +397,21 @@ def claims(measured, times_as_fast=(0.9, 1.0, 1.1), rotation=None, left_out=(0.9
     return " ".join(findings(facts))
 
 
-def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
-    assert "1.100 times as fast after patch (95 % interval 1.050 to 1.200)" in claims(
-        measured, (1.05, 1.1, 1.2)
-    )
-    assert "slower after patch" in claims(measured, (0.8, 0.9, 0.95))
-    assert "no difference shown" in claims(measured, (0.9, 1.1, 1.2))
-    assert "no interval" in claims(measured, (None, 1.1, None))
+def test_a_sentence_claims_no_more_than_its_interval_bears(facts):
+    text = claims(facts, (1.05, 1.1, 1.2))
+    assert "1.100 times as fast after patch (95 % interval 1.050 to 1.200)" in text
+    assert "slower after patch" in claims(facts, (0.8, 0.9, 0.95))
+    assert "no difference shown" in claims(facts, (0.9, 1.1, 1.2))
+    assert "no interval" in claims(facts, (None, 1.1, None))
     parts = {BEFORE: (0.01, 0.04, 0.06), AFTER: (0.001, 0.01, 0.1)}
-    text = claims(measured, rotation=parts)
+    text = claims(facts, rotation=parts)
     assert "4.0 % (1.0 to 6.0) of a step before patch and 1.0 % (0.1 to 10) of a step" in text
     assert "if it took no time, a step would be 1.010 to 1.064 times as fast as before" in text
-    few = claims(measured, rotation={BEFORE: (None, 0.152, None)})
+    few = claims(facts, rotation={BEFORE: (None, 0.152, None)})
     assert "rotation takes 15 % of a step before patch." in few
-    text = claims(measured, left_out=(1.01, 1.04, 1.07))
+    text = claims(facts, left_out=(1.01, 1.04, 1.07))
     assert "without rotation 1.040 times as fast as before patch (1.010 to 1.070)" in text
-    text = claims(measured, left_out=(0.9, 1.04, 1.07))
+    text = claims(facts, left_out=(0.9, 1.04, 1.07))
     assert "without rotation no difference shown (0.900 to 1.070 times as fast)" in text
 
 
@@ -435,8 +426,7 @@ def test_a_sentence_claims_no_more_than_its_interval_bears(measured):
         (0, 0, "No difference in the next token's distribution shown"),
     ],
 )
-def test_logits_move_less_if_most_places_do(smaller, larger, said, measured):
-    facts = json.loads(json.dumps(measured["models"][0]))
+def test_logits_move_less_if_most_places_do(smaller, larger, said, facts):
     row = facts["logits"]["rows"][0]
     row["before"]["largest"] = row["after"]["largest"] = 0.05  # rounding decides the maximum
     row["kl_after"] = {"smaller": smaller, "larger": larger}
@@ -444,8 +434,7 @@ def test_logits_move_less_if_most_places_do(smaller, larger, said, measured):
     assert said in " ".join(findings(facts))
 
 
-def test_findings_name_a_patched_model_that_computes_something_else(measured):
-    facts = json.loads(json.dumps(measured["models"][0]))
+def test_findings_name_a_patched_model_that_computes_something_else(facts):
     assert "two different models" not in " ".join(findings(facts))
     facts["logits"]["near"]["largest"] = facts["logits"]["spread"]
     assert "two different models" in " ".join(findings(facts))
@@ -540,14 +529,14 @@ def test_a_step_that_takes_too_long_or_too_much_memory_is_refused(config, monkey
         return now[0]
 
     plan = make_model_plan(config, "prefill", device="cpu")
-    check_step(model, torch.zeros(1, 128, dtype=torch.long), plan, tick)
+    model_bench.check_step(model, torch.zeros(1, 128, dtype=torch.long), plan, tick)
     long = torch.zeros(1, 1 << 14, dtype=torch.long)
     with pytest.raises(ValueError, match=r"--tokens must be fewer: .* would take about .* 60 s"):
-        check_step(model, long, plan, tick)
-    check_step(model, long, replace(plan, seconds=1e9), tick)
+        model_bench.check_step(model, long, plan, tick)
+    model_bench.check_step(model, long, replace(plan, seconds=1e9), tick)
     monkeypatch.setattr("ropewalk.machine.available_memory", lambda _: 1000)
     with pytest.raises(ValueError, match=r"needs at least .* GiB, cpu has 0\.0 GiB free"):
-        check_step(model, long, plan, tick)
+        model_bench.check_step(model, long, plan, tick)
 
 
 ROFORMER = {**FIELDS, "model_type": "roformer", "is_decoder": True}
@@ -592,8 +581,6 @@ def test_a_mistake_is_one_line_and_exit_status_2(words, said, config, mistake, t
 
 
 def test_pickled_weights_are_not_read(tmp_path):
-    folder_of(tmp_path, FIELDS)
-    (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    plan = make_model_plan(tmp_path, rounds=1, device="cpu")
+    (folder_of(tmp_path, FIELDS) / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(ValueError, match="nothing is unpickled"):
-        measure_model(replace(plan, tokens=8))
+        read_source(tmp_path)

@@ -19,7 +19,7 @@ def extend(monkeypatch, command):
     return partial(command, "extend")
 
 
-def test_the_table_the_recommendation_and_one_fragment(extend):
+def test_the_table_that_the_docs_have_the_recommendation_and_one_fragment(extend):
     status, out, err = extend("qwen3-0.6b.json", "--to", "131072", "--original", "32768")
     assert (status, err) == (0, "")
     for said in (
@@ -34,10 +34,6 @@ def test_the_table_the_recommendation_and_one_fragment(extend):
         assert said in out
     assert max(map(len, out.splitlines())) <= 100
     json.loads(out[out.index("\n{") :])  # what is to be pasted comes last
-
-
-def test_the_table_of_the_docs_is_printed(extend):
-    _, out, _ = extend("qwen3-0.6b.json", "--to", "131072", "--original", "32768")
     page = (Path(__file__).parents[2] / "docs" / "extend-a-context.md").read_text("utf-8")
     table = page.partition("```text\n")[2].partition("```")[0].splitlines()
     assert len(table) > 5

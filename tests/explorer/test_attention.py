@@ -20,6 +20,7 @@ from ropewalk.files import write_checked_json
 from ropewalk.lab.decoding.translator import Translator
 from ropewalk.lab.running.compare import compare
 
+ROOT = Path(__file__).parents[2]
 UNPACK = """async (answer) => {
   const { unpacked } = await import("./attention.js");
   return unpacked(answer);
@@ -68,18 +69,13 @@ def test_words_of_a_run_are_text_and_no_markup(visit, stored):
         ("y" * 400, "no such folder"),
         (".", "without results.json"),
         (3, "run must be a text"),
+        (str(ROOT / "results" / "default"), "published results have no models"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_said(run, why, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=why):
         run_answer({"run": run})
-
-
-def test_a_published_folder_is_named_as_one():
-    folder = Path(__file__).parents[2] / "results" / "default"
-    with pytest.raises(ValueError, match="published results have no models"):
-        run_answer({"run": str(folder)})
 
 
 def test_an_example_beyond_the_stored_ones_is_refused(stored):

@@ -84,9 +84,7 @@ def fields(task: OneTask = None, preset: Preset = "default") -> None:
 
 
 def _rows(name: str, made: Callable[..., Any]) -> Iterator[tuple[str, str]]:
-    documented = made
-    while isinstance(documented, partial):  # its own docstring is that of functools.partial
-        documented = documented.func
+    documented = made.func if isinstance(made, partial) else made  # its own is functools.partial's
     yield name, summary(documented.__doc__)
     arguments = ", ".join(_arguments(made))
     if arguments:

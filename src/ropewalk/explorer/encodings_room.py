@@ -67,9 +67,7 @@ def called(name: str, made: Callable[..., Encoding]) -> str:
 
 def described(name: str, made: Callable[..., Encoding]) -> dict[str, Any]:
     """Return the docstring of an encoding: its paragraphs, and a text for each argument."""
-    documented: Any = made
-    while isinstance(documented, partial):  # its own docstring is that of functools.partial
-        documented = documented.func
+    documented = made.func if isinstance(made, partial) else made  # its own is functools.partial's
     known = "|".join(re.escape(p.name) for p in _parameters(made)) or "$^"
     paragraphs: list[str] = []
     arguments: list[tuple[str, str]] = []
