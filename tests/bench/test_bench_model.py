@@ -3,7 +3,8 @@
 These fail if an interval is not that of the median, if untimed work is timed, if views share what
 `patch` changes or do not share weights, if a rotation that depends on absolute positions looks
 relative, if a claim is made that its interval does not bear, or if a mistake gives more than one
-line. No test asserts how long anything takes. `patch` is a stand-in: two rotations of known error.
+line. No test asserts how long anything takes. Where logits move, `patch` has a stand-in of known
+error.
 """
 
 import copy
@@ -46,19 +47,11 @@ CPU = torch.device("cpu")
 FIELDS = {**FEW, "model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 4096}
 
 
-class Swapped:
-    """What `patch` returns: here, frequencies of a model in float64, and angles off by a slope."""
-
-    def __init__(self, model, error=0.0):
-        self.left = (("lm_head", "it rotates nothing"),)
-        self.taken = ()
-        self.tables = tuple(path for path, m in model.named_modules() if hasattr(m, "inv_freq"))
-        for path in self.tables:
-            module = model.get_submodule(path)
+def swap(model, error=0.0):
+    """Do as `patch`: frequencies of a model in float64, here with angles off by a slope."""
+    for module in model.modules():
+        if hasattr(module, "inv_freq"):
             module.forward = tables(module, error)
-
-    def __str__(self):
-        return f"{len(self.tables)} module changed"
 
 
 def tables(module, error):
@@ -87,7 +80,6 @@ def config(tmp_path_factory):
 def measured(config):
     heard = []
     with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(model_bench, "patch_model", Swapped)
         patching.setattr(model_bench, "MOST_DECODED", 2)
         plan = make_model_plan(config, rounds=6, device="cpu", tokens=16, dtype="float32,bfloat16")
         results = measure_model(plan, ["ropewalk", "bench"], lambda facts: heard.append(facts))
@@ -150,6 +142,9 @@ def test_every_work_has_its_rates_ratios_and_shares_next_to_the_conditions(measu
         assert facts["weights"] == "random"
         assert facts["attention"]
         assert facts["patch"]["tables"] == ["model.rotary_emb"]
+        layers = ["model.layers.0.self_attn", "model.layers.1.self_attn"]
+        assert (facts["patch"]["taken"], facts["patch"]["left"]) == (layers, [])
+        assert "exact tables: model.rotary_emb" in facts["patch"]["says"]
         assert [work["work"] for work in facts["speed"]] == list(WORK)
         assert facts["speed"][0]["last_logits_only"]
         for work in facts["speed"]:
@@ -163,6 +158,8 @@ def test_every_work_has_its_rates_ratios_and_shares_next_to_the_conditions(measu
             for part in work["rotation"].values():
                 assert 0 < part["low"] <= part["median"] <= part["high"] < 1
             assert 0 < work["left_out"]["low"] <= work["left_out"]["high"]
+    far = measured["models"][0]["logits"]["rows"][-1]
+    assert far["after"]["largest"] < far["before"]["largest"]
 
 
 def printed(facts, show=print_model_part):
@@ -176,7 +173,7 @@ def test_results_come_back_from_json_and_can_be_printed(measured):
     assert read == measured
     text = "".join(map(printed, (read, *read["models"])))
     assert f"{measured['duration_s']:.0f} s." in printed(read, print_model_notes)
-    for words in ("random weights", "1 module changed", "131,071 *"):
+    for words in ("random weights", "exact tables: model.rotary_emb", "131,071 *"):
         assert words in text
     assert "…" not in text
     for facts in read["models"]:
@@ -228,7 +225,7 @@ def test_views_share_weights_and_nothing_that_patch_changes():
     model = tiny_model("llama")
     view = model_bench.view_of(model)
     assert all(a is b for a, b in zip(model.parameters(), view.parameters(), strict=True))
-    Swapped(view, error=0.1)
+    swap(view, error=0.1)
     assert "forward" not in vars(model.model.rotary_emb)
     assert view.model.rotary_emb.inv_freq is not model.model.rotary_emb.inv_freq
     ids = torch.arange(8)[None]
@@ -255,27 +252,13 @@ def test_a_rotation_that_cannot_be_left_out_is_reported(monkeypatch):
     model, ids = tiny_model("llama"), torch.arange(8)[None]
     with monkeypatch.context() as patching:
         patching.setattr(model_parts, "ROTATES", SimpleNamespace(search=lambda name: None))
-        views = Views.of(model, Swapped, ids)
+        views = Views.of(model, swap, ids)
     assert "no function that rotates was found" in views.why_not
     samples = {BEFORE: [1.0] * 6, AFTER: [1.0] * 6}
     facts = model_bench.speeds(samples, 1, {}, views.why_not)
     assert facts["rotation"] == {}
     assert facts["left_out"] is None
     assert facts["why_not_left_out"] == views.why_not
-
-
-def test_patch_itself_is_measured(config):
-    plan = make_model_plan(config, "prefill,training", rounds=1, device="cpu", tokens=8)
-    (facts,) = measure_model(plan)["models"]
-    assert facts["patch"]["tables"] == ["model.rotary_emb"]
-    assert facts["patch"]["taken"] == ["model.layers.0.self_attn", "model.layers.1.self_attn"]
-    assert facts["patch"]["left"] == []
-    assert "exact tables: model.rotary_emb" in facts["patch"]["says"]
-    for work in facts["speed"]:
-        assert set(work["rotation"]) == {BEFORE, AFTER}
-        assert work["left_out"] is not None
-    far = facts["logits"]["rows"][-1]
-    assert far["after"]["largest"] < far["before"]["largest"]
 
 
 def slow(now, by):
@@ -321,7 +304,7 @@ def test_time_inside_a_rotation_is_counted_forward_and_backward(monkeypatch):
 
 def moved(model, error=0.0, promised=None):
     after = model_bench.view_of(model)
-    Swapped(after, error)
+    swap(after, error)
     tokens = torch.arange(PASSAGE)[None] % 60
     spec = ModelSpec.from_config(model.config.to_dict())
     return logit_movement(model, after, tokens, spec, promised)
@@ -438,6 +421,7 @@ def test_findings_name_a_patched_model_that_computes_something_else(facts):
     assert "two different models" not in " ".join(findings(facts))
     facts["logits"]["near"]["largest"] = facts["logits"]["spread"]
     assert "two different models" in " ".join(findings(facts))
+    facts["patch"]["taken"] = []
     assert findings(facts)[0].startswith("patch replaced no rotation;")
     facts["patch"]["tables"] = []
     assert findings(facts)[0].startswith("patch replaced no tables;")
