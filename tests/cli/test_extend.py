@@ -71,12 +71,9 @@ def test_json_is_one_document(extend):
     assert None in found["results"][0]["numbers"][0]["wavelengths_before"]
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_plot_of_wavelengths(extend, tmp_path, ending):
-    path = tmp_path / f"w.{ending}"
-    assert extend("qwen3-0.6b.json", "--to", "131072", "--plot", path)[0] == 0
-    content = path.read_bytes()
-    assert content.startswith(b"\x89PNG") if ending == "png" else b"131,072" in content
+def test_a_plot_of_wavelengths(extend, tmp_path):
+    assert extend("qwen3-0.6b.json", "--to", "131072", "--plot", tmp_path / "w.svg")[0] == 0
+    assert b"131,072" in (tmp_path / "w.svg").read_bytes()
 
 
 @pytest.mark.parametrize(

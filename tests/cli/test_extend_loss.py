@@ -78,12 +78,9 @@ def test_json_has_the_losses_of_the_tool(extend, folder):
             assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_plot_of_losses(extend, tmp_path, ending):
-    path = tmp_path / f"loss.{ending}"
-    assert extend(*WORDS, "--method", "linear", "--plot", path)[0] == 0
-    content = path.read_bytes()
-    assert content.startswith(b"\x89PNG") if ending == "png" else b"context in tokens" in content
+def test_a_plot_of_losses(extend, tmp_path):
+    assert extend(*WORDS, "--method", "linear", "--plot", tmp_path / "loss.svg")[0] == 0
+    assert b"context in tokens" in (tmp_path / "loss.svg").read_bytes()
 
 
 @pytest.mark.parametrize(

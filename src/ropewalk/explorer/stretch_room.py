@@ -16,7 +16,7 @@ from typing import Any
 from ropewalk.checks import ArgumentNeededError, ranges
 from ropewalk.explorer.questions import number_of, text_of
 from ropewalk.rotary.config.config_json import MAX_LENGTH, JsonObject
-from ropewalk.rotary.scaling import Scaling, YaRN
+from ropewalk.rotary.scaling import Proportional, Scaling, YaRN
 from ropewalk.tools.extend import Extension, RuleResult, extend
 from ropewalk.tools.extend.config_block import TextConfig, text_config
 from ropewalk.tools.extend.engine_fragments import fragments
@@ -34,10 +34,6 @@ PAGE_NAMES = {
     "beta_fast": "betaFast", "beta_slow": "betaSlow", "truncate": "truncate",
     "mscale": "mscale", "mscale_all_dim": "mscaleAllDim",
     "low_freq_factor": "lowFreq", "high_freq_factor": "highFreq", "fraction": "fraction",
-}  # fmt: skip
-_CLASSES = {
-    "Linear": "linear", "NTKAware": "ntk", "DynamicNTK": "dynamic", "YaRN": "yarn",
-    "Llama3": "llama3", "LongRoPE": "longrope", "Proportional": "proportional",
 }  # fmt: skip
 
 
@@ -153,7 +149,8 @@ def _method(result: RuleResult, found: Extension, text: TextConfig) -> dict[str,
         rule = dataclasses.replace(rule, **text.conventions.yarn_fields)
     page: dict[str, Any] | None = {"name": "none"} if result.method == "none" else None
     if rule is not None:
-        page = {"name": _CLASSES[type(rule).__name__], **_page_fields(rule)}
+        name = "proportional" if isinstance(rule, Proportional) else result.method
+        page = {"name": name, **_page_fields(rule)}
     elif page is not None and math.isinf(max(found.results[0].numbers[0].wavelengths_before)):
         linear = found.result("linear").rule  # p-RoPE, whose factor `linear` changes
         assert linear is not None
