@@ -8,7 +8,6 @@ import math
 from fractions import Fraction
 from itertools import pairwise
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,40 +158,6 @@ def test_every_axis_has_its_share(sizes):
 
 
 # What a spec says besides
-
-
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_trailing_dimensions_rotate_as_a_head_of_their_own(pairing):
-    """DeepSeek-V3: the last 64 of 192; positions and frequencies are those of the 64."""
-    x = torch.randn(2, 3, 5, 24)
-    trailing = RotaryEmbedding(RotarySpec(24, start=16, pairing=pairing))
-    alone = RotaryEmbedding(RotarySpec(8, pairing=pairing))
-    rotated = trailing.rotate(x, offset=4_000)
-    assert trailing.spec.rotary_dim == 8
-    assert torch.equal(rotated[..., 16:], alone.rotate(x[..., 16:], offset=4_000))
-    assert torch.equal(rotated[..., :16], x[..., :16])
-
-
-def test_exponents_may_have_a_denominator_of_their_own():
-    """glm4_moe: int(42 · 0.5) = 21, so that 22 channels rotate with exponents 2i/21."""
-    spec = RotarySpec(42, axes=tuple((0, Fraction(2 * i, 21)) for i in range(11)))
-    assert (spec.rotary_dim, spec.axis_count) == (22, 1)
-    expected = [10_000.0 ** (-2 * i / 21) for i in range(11)]
-    assert spec.inverse_frequencies().tolist() == pytest.approx(expected, rel=1e-14)
-    rotated = RotaryEmbedding(spec).rotate(torch.randn(2, 3, 5, 42), torch.arange(5))
-    assert rotated.shape == (2, 3, 5, 42)
-
-
-def test_amplitude_multiplies_what_rotates_and_nothing_else():
-    """gpt-oss: 0.1 ln 32 + 1 on q and on k."""
-    x = torch.randn(2, 3, 5, 12)
-    loud = RotaryEmbedding(RotarySpec(12, 8, amplitude=1.3466))
-    plain = RotaryEmbedding(RotarySpec(12, 8))
-    rotated = loud.rotate(x, offset=9)
-    torch.testing.assert_close(rotated[..., :8], 1.3466 * plain.rotate(x, offset=9)[..., :8])
-    assert torch.equal(rotated[..., 8:], x[..., 8:])
-    for ours, bare in zip(loud.tables(torch.arange(3)), plain.tables(torch.arange(3)), strict=True):
-        torch.testing.assert_close(ours, 1.3466 * bare)
 
 
 def test_continuous_positions_are_angles_in_float64_with_gradients():

@@ -102,16 +102,6 @@ def test_multimodal_ropes_are_those_of_transformers(family, prefix, made, sectio
     each_close(rope(q, k, where), module.apply_rotary_pos_emb(q, k, *tables))
 
 
-def test_pixtral_deals_its_frequencies_to_two_axes():
-    pixtral = transformers_model("pixtral")
-    config = pixtral.PixtralVisionConfig(hidden_size=H * D, num_attention_heads=H)
-    q, k = torch.randn(2, B, H, 12, D)
-    where = positions.grid(3, 4)
-    cos, sin = pixtral.PixtralVisionRotaryEmbedding(config)(q, where.T)
-    rope = RotaryEmbedding(RotarySpec(D, axes=axes.pixtral(D)))
-    each_close(rope(q, k, where), pixtral.apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=0))
-
-
 def test_qwen2_vls_vision_has_height_then_width():
     qwen = transformers_model("qwen2_vl")
     from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
@@ -168,22 +158,6 @@ def test_two_pairings_and_rotating_backwards_are_those_of_transformers(family):
         theirs = module.apply_rotary_pos_emb_interleave(q, k, cos, sin)
     for ours, expected in zip(rope(q, k, where), theirs, strict=True):
         assert torch.equal(ours, expected)
-
-
-def test_equation_34_of_the_paper():
-    """x ⊗ (cos mθ_1, cos mθ_1, ...) + (-x_2, x_1, -x_4, x_3, ...) ⊗ (sin mθ_1, sin mθ_1, ...)."""
-    x = [0.5, -1.25, 2.0, 0.75, -3.0, 1.5]
-    m, theta = 7, [10_000 ** (-2 * i / 6) for i in range(3)]
-    swapped = [-x[1], x[0], -x[3], x[2], -x[5], x[4]]
-    expected = [
-        x[j] * math.cos(m * theta[j // 2]) + swapped[j] * math.sin(m * theta[j // 2])
-        for j in range(6)
-    ]
-    rope = RotaryEmbedding(RotarySpec(6, pairing="interleaved"))
-    rotated = rope.rotate(torch.tensor([x], dtype=torch.float64), offset=m)
-    torch.testing.assert_close(
-        rotated, torch.tensor([expected], dtype=torch.float64), rtol=0, atol=3e-7
-    )
 
 
 def test_golden_numbers():

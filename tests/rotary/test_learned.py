@@ -89,20 +89,6 @@ def test_starts_as_the_rope_of_its_spec(spec):
     assert learned.frequencies.dtype == torch.float32
 
 
-@given(st.floats(-50, 50), st.floats(-50, 50), st.floats(-50, 50), seeds)
-def test_scores_depend_on_the_distance_alone_after_training_too(m, n, shift, seed):
-    rope = LearnedRotaryEmbedding(RotarySpec(8)).double()
-    with torch.no_grad():
-        rope.frequencies.copy_(random(1, 1, 4, seed=seed))
-    q, k = random(2, 1, 1, 1, 8, seed=seed)
-
-    def score(m: float, n: float) -> Tensor:
-        at = torch.tensor([m], dtype=torch.float64), torch.tensor([n], dtype=torch.float64)
-        return (rope.rotate(q, at[0]) * rope.rotate(k, at[1])).sum()
-
-    torch.testing.assert_close(score(m, n), score(m + shift, n + shift), rtol=0, atol=1e-10)
-
-
 # Several axes
 
 
@@ -241,20 +227,6 @@ def test_a_step_of_an_optimizer_changes_the_next_rotation():
     expected = turned_by_hand(x, rope.frequencies, torch.arange(9)[None], "half")
     torch.testing.assert_close(rope.rotate(x), expected, rtol=0, atol=1e-5)
     assert (rope.rotate(x) - before).abs().max() > 1e-2
-
-
-def test_learns_the_frequency_of_its_teacher():
-    teacher, learner = (LearnedRotaryEmbedding(RotarySpec(2)) for _ in range(2))
-    with torch.no_grad():
-        teacher.frequencies.fill_(0.7)
-        learner.frequencies.fill_(0.6)
-    x, optimizer = random(1, 1, 8, 2, dtype=torch.float32), torch.optim.Adam(learner.parameters())
-    optimizer.param_groups[0]["lr"] = 0.01
-    for _ in range(100):
-        optimizer.zero_grad()
-        (learner.rotate(x) - teacher.rotate(x).detach()).square().mean().backward()
-        optimizer.step()
-    assert abs(learner.frequencies.item() - 0.7) < 1e-3
 
 
 # Tables with a head axis

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refusals import check_refused
 from torch import Tensor
 
-from ropewalk import RotaryEmbedding, RotarySpec, axes, rerotate, rotate, scaling
+from ropewalk import RotaryEmbedding, RotarySpec, axes, rerotate, scaling
 from ropewalk.rotary.tables import MAX_CACHED_ROWS
 
 PAIRINGS = ["half", "interleaved"]
@@ -94,25 +94,6 @@ def test_position_zero_is_the_identity(spec, seed):
     x = random(2, 3, 1, spec.head_dim, seed=seed)
     assert torch.equal(RotaryEmbedding(spec).rotate(x), x)
     assert torch.equal(RotaryEmbedding(spec).rotate(x, at(0)), x)
-
-
-@given(specs(), st.data(), st.integers(-1_000, 1_000))
-def test_a_pair_rotates_by_position_times_frequency(spec, data, position):
-    i = data.draw(st.integers(0, spec.rotary_dim // 2 - 1), label="pair")
-    first, second = members(spec, i)
-    x = torch.zeros(1, 1, 1, spec.head_dim, dtype=torch.float64)
-    x[..., first] = 1
-    y = RotaryEmbedding(spec).rotate(x, at(position)).flatten()
-    expected = position * spec.inverse_frequencies()[i].item()
-    turned_by = math.atan2(y[second], y[first])
-    assert abs(math.remainder(turned_by - expected, 2 * math.pi)) < 1e-6
-
-
-@given(specs(), positions_31, seeds)
-def test_dimensions_that_do_not_rotate_pass_through(spec, position, seed):
-    x = random(2, 3, 4, spec.head_dim, seed=seed, dtype=torch.bfloat16)
-    rotated = RotaryEmbedding(spec).rotate(x, at(position, 4))
-    assert torch.equal(rotated[..., spec.rotary_dim :], x[..., spec.rotary_dim :])
 
 
 @given(st.integers(1, 8), positions_31, seeds)
@@ -213,31 +194,6 @@ def test_grouped_queries_and_keys_of_another_length():
     turned_q, turned_k = rope(q[:, :, :1], k, offset=8, key_positions=torch.arange(9))
     assert torch.equal(turned_q, rope.rotate(q[:, :, :1], at(8)))
     assert torch.equal(turned_k, rope.rotate(k))
-
-
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_strides_do_not_matter(pairing):
-    rope = RotaryEmbedding(RotarySpec(8, rotary_dim=6, pairing=pairing))
-    strided = [
-        random(2, 5, 3, 8).transpose(1, 2),
-        random(2, 3, 5, 16)[..., ::2],
-        random(1, 1, 5, 8).expand(2, 3, 5, 8),
-        random(8, 5, 3, 2).permute(3, 2, 1, 0),
-    ]
-    for x in strided:
-        assert torch.equal(rope.rotate(x), rope.rotate(x.contiguous()))
-
-
-@pytest.mark.parametrize("pairing", PAIRINGS)
-@pytest.mark.parametrize("rotary_dim", [6, 8])
-def test_out_is_written_in_place_too(pairing, rotary_dim):
-    x = random(2, 3, 5, 8)
-    cos, sin = RotaryEmbedding(RotarySpec(rotary_dim)).tables(torch.arange(5))
-    expected, out = rotate(x, cos, sin, pairing=pairing), torch.empty_like(x)
-    assert rotate(x, cos, sin, pairing=pairing, out=out) is out
-    assert torch.equal(out, expected)
-    assert rotate(x, cos, sin, pairing=pairing, out=x) is x
-    assert torch.equal(x, expected)
 
 
 # Moving what is rotated already: `unrotate`, `shift`, `rerotate`

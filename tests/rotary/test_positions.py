@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refusals import check_refused
 from torch import Tensor
 
-from ropewalk import RotaryEmbedding, RotarySpec, positions
+from ropewalk import positions
 
 NEEDS_TRANSFORMERS = "needs transformers, the outside reference: pip install 'ropewalk[dev]'"
 SCHEMES = ["contiguous", "zigzag", "round-robin"]
@@ -30,13 +30,6 @@ def test_packed_documents_begin_at_zero_each(documents):
         assert built.tolist() == expected
 
 
-def test_a_packed_row_rotates_as_its_documents_do_alone():
-    rope, x = RotaryEmbedding(RotarySpec(8)), torch.randn(1, 2, 9, 8)
-    rotated = rope.rotate(x, positions.packed([0, 4, 4, 9]))
-    assert torch.equal(rotated[:, :, :4], rope.rotate(x[:, :, :4]))
-    assert torch.equal(rotated[:, :, 4:], rope.rotate(x[:, :, 4:]))
-
-
 @given(sizes)
 def test_left_padded_rows_begin_at_their_first_real_token(real):
     width = max(real) + 2
@@ -44,14 +37,6 @@ def test_left_padded_rows_begin_at_their_first_real_token(real):
     expected = [[0] * (width - n) + list(range(n)) for n in real]
     for given_as in (mask, mask.bool(), mask.float()):
         assert positions.left_padded(given_as).tolist() == expected
-
-
-def test_left_padded_rows_are_as_transformers_generate_has_them_at_real_tokens():
-    """`position_ids = mask.cumsum(-1) - 1`; padding it sets to 1, which nothing attends to."""
-    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
-    theirs = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 1)
-    built = positions.left_padded(mask)
-    assert torch.equal(built[mask.bool()], theirs[mask.bool()])
 
 
 @given(st.integers(-(2**31), 2**31), st.integers(0, 9), st.integers(1, 4))
@@ -173,11 +158,6 @@ def test_multimodal_positions_are_those_of_qwen2_vl(parts):
     assert torch.equal(positions.multimodal(parts), of_transformers("qwen2_vl", parts))
 
 
-def test_text_stands_behind_a_long_video():
-    built = positions.multimodal([1, (6, 2, 2), 2])
-    assert built[:, -2:].tolist() == [[7, 8]] * 3
-
-
 def test_frames_may_stand_apart_as_in_qwen2_5_vl():
     module = pytest.importorskip(
         "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl", reason=NEEDS_TRANSFORMERS
@@ -221,16 +201,6 @@ def test_shards_of_eight_tokens_on_two_ranks():
     assert shards("contiguous") == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert shards("zigzag") == [[0, 1, 6, 7], [2, 3, 4, 5]]
     assert shards("round-robin") == [[0, 2, 4, 6], [1, 3, 5, 7]]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_shards_rotated_apart_are_the_whole_rotated(scheme):
-    rope, x = RotaryEmbedding(RotarySpec(8)), torch.randn(1, 2, 16, 8)
-    gathered = torch.empty_like(x)
-    for rank in range(4):
-        where = positions.context_parallel(16, rank, 4, scheme)
-        gathered[:, :, where] = rope.rotate(x[:, :, where], where)
-    assert torch.equal(gathered, rope.rotate(x))
 
 
 # Mistakes

@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from published import published_spec
 from refusals import check_refused
 
 from ropewalk import (
@@ -192,14 +191,3 @@ def test_the_part_that_rotates_has_the_rope_of_the_whole(spec):
     whole = RotaryEmbedding(spec).rotate(x, where, length=99)
     alone = RotaryEmbedding(part).rotate(x[..., spec.start : end], where, length=99)
     assert torch.equal(whole[..., spec.start : end], alone)
-
-
-def test_deepseeks_latent_attention_rotates_k_pe_of_one_head():
-    rope = published_spec("deepseek-v3").layers[0].rope
-    assert (rope.head_dim, rope.start, rope.rotary_dim) == (192, 128, 64)
-    q, k_pe = torch.randn(1, 8, 5, 192), torch.randn(1, 1, 5, 64)
-    k = torch.cat([torch.zeros(1, 1, 5, 128), k_pe], -1)
-    q_whole, k_whole = RotaryEmbedding(rope)(q, k)
-    q_part, k_part = RotaryEmbedding(rope.for_rotary_part())(q[..., 128:], k_pe)
-    assert torch.equal(q_part, q_whole[..., 128:])
-    assert torch.equal(k_part, k_whole[..., 128:])

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from ropewalk import RotarySpec, rotate, scaling
 from ropewalk.rotary.kernels import operator
-from ropewalk.rotary.learned import LearnedTables
 from ropewalk.rotary.tables import RotaryTables, apply_tables
 
 SPECS = {
@@ -61,18 +60,6 @@ def test_tensors_rotate_as_the_spec_says(name, first, adjoint, seq_dim):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_the_adjoint_undoes_a_rotation_without_amplitude(name):
-    spec = SPECS[name]
-    tables = RotaryTables(spec).at(torch.arange(5))
-    x = torch.randn(2, 4, 5, spec.head_dim)
-    (there,) = apply_tables(spec, tables, x)
-    (back,) = apply_tables(spec, tables, there, adjoint=True)
-    rotates = slice(spec.start, spec.start + spec.rotary_dim)
-    x[..., rotates] *= spec.amplitude**2
-    torch.testing.assert_close(back, x)
-
-
-@pytest.mark.parametrize("name", SPECS)
 def test_tensors_that_share_tables_share_a_call(name, monkeypatch):
     spec, calls, dispatch = SPECS[name], [], operator.dispatch
 
@@ -85,15 +72,6 @@ def test_tensors_that_share_tables_share_a_call(name, monkeypatch):
     xs = [torch.randn(1, heads, 5, spec.head_dim) for heads in (4, 2, 1)]
     assert len(apply_tables(spec, tables, *xs)) == 3
     assert calls == [3] * len(spec.blocks or (1,))
-
-
-def test_rotated_keys_are_read_as_they_were_written():
-    spec = SPECS["written elsewhere"]
-    one, two = (RotaryTables(spec).at(torch.full((5,), by)) for by in (3, 7))
-    x = torch.randn(1, 2, 5, 12)
-    (moved,) = apply_tables(spec, one, *apply_tables(spec, two, x), pairing=spec.write_pairing)
-    (there,) = apply_tables(spec, RotaryTables(spec).at(torch.full((5,), 10)), x)
-    torch.testing.assert_close(moved, there)
 
 
 @pytest.mark.parametrize(
@@ -130,19 +108,3 @@ def test_copies_leave_the_rows_behind():
     for copied in (copy.deepcopy(tables), pickle.loads(pickle.dumps(tables))):
         assert copied.cached_rows(None) is None
         assert torch.equal(copied.at(torch.arange(5))[0], tables.at(torch.arange(5))[0])
-
-
-def test_learned_tables_keep_no_rows_and_pass_gradients_on():
-    spec = RotarySpec(8, continuous=True)
-    frequencies = spec.inverse_frequencies().float().expand(1, 2, 4).clone().requires_grad_()
-    tables = LearnedTables(spec, frequencies)
-    cos, sin = tables.for_tensor(torch.randn(1, 4, 5, 8), None, 3)
-    assert cos.shape == sin.shape == (1, 2, 5, 4)
-    assert tables.cached_rows(None) is None
-    (cos.sum() + sin.sum()).backward()
-    assert frequencies.grad.abs().min() > 0
-
-
-def test_a_spec_that_is_none_is_refused():
-    with pytest.raises(TypeError, match=r"spec must be a RotarySpec, got 64; write RotarySpec\("):
-        RotaryTables(64)
