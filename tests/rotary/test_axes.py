@@ -193,43 +193,39 @@ def test_a_spec_that_cannot_be_is_an_error():
     )
     check_refused(
         ValueError,
-        [
-            (spec(axes=((0, "x"),)), f"{number} 'x'"),
-            (spec(axes=((0, math.inf),)), number),
-            (spec(axes=((0, math.nan),)), number),
-            (spec(axes=()), "rotary_dim must be at least 2, one pair of dimensions, got 0"),
-            (spec(axes=((0, 0),) * 5), "rotary_dim must be at most head_dim=8, got 10"),
-            (spec(axes=((0, 0),) * 3, rotary_dim=8), f"{one_each} of R/2 = 4 pairs, got 3"),
-            (spec(axes=((0, 0), (2, 0))), f"{gap} [0, 2]"),
-            (spec(axes=((1, 0),)), f"{gap} [1]"),
-            (spec(axes=((-1, 0),)), "each axis of axes must be at least 0, got -1"),
-            (spec(blocks=(4, 2)), "blocks must be sizes that sum to rotary_dim=8, got (4,"),
-            (spec(blocks=(5, 3)), "blocks must be even sizes, got (5, 3)"),
-            (spec(blocks=(8, 0)), f"{size} at least 2, one pair of dim"),
-            (
-                spec(blocks=(4, 4), write_pairing="interleaved"),
-                "write_pairing must be pairing='half' if there are blocks, got 'interleaved'",
-            ),
-            (spec(write_pairing="neox"), 'write_pairing must be "half" (dimensions i and'),
-            (spec(amplitude=0.0), "amplitude must be finite and above 0, got 0.0"),
-            (spec(start=-1), "start must be at least 0, got -1"),
-            (spec(start=3), "start must be even if all of it rotates, got 8 - 3; set rotary"),
-            (spec(start=4, rotary_dim=6), "at most head_dim=8 - start=4, got 6"),
-        ],
+        (spec(axes=((0, "x"),)), f"{number} 'x'"),
+        (spec(axes=((0, math.inf),)), number),
+        (spec(axes=((0, math.nan),)), number),
+        (spec(axes=()), "rotary_dim must be at least 2, one pair of dimensions, got 0"),
+        (spec(axes=((0, 0),) * 5), "rotary_dim must be at most head_dim=8, got 10"),
+        (spec(axes=((0, 0),) * 3, rotary_dim=8), f"{one_each} of R/2 = 4 pairs, got 3"),
+        (spec(axes=((0, 0), (2, 0))), f"{gap} [0, 2]"),
+        (spec(axes=((1, 0),)), f"{gap} [1]"),
+        (spec(axes=((-1, 0),)), "each axis of axes must be at least 0, got -1"),
+        (spec(blocks=(4, 2)), "blocks must be sizes that sum to rotary_dim=8, got (4,"),
+        (spec(blocks=(5, 3)), "blocks must be even sizes, got (5, 3)"),
+        (spec(blocks=(8, 0)), f"{size} at least 2, one pair of dim"),
+        (
+            spec(blocks=(4, 4), write_pairing="interleaved"),
+            "write_pairing must be pairing='half' if there are blocks, got 'interleaved'",
+        ),
+        (spec(write_pairing="neox"), 'write_pairing must be "half" (dimensions i and'),
+        (spec(amplitude=0.0), "amplitude must be finite and above 0, got 0.0"),
+        (spec(start=-1), "start must be at least 0, got -1"),
+        (spec(start=3), "start must be even if all of it rotates, got 8 - 3; set rotary"),
+        (spec(start=4, rotary_dim=6), "at most head_dim=8 - start=4, got 6"),
     )
     check_refused(
         TypeError,
-        [
-            (spec(axes=3), f"{one_each} pair, got 3"),
-            (spec(axes=((0, 0), 1)), f"{one_each} pair"),
-            (spec(axes=((0.0, 0),)), "each axis of axes must be an int, got 0.0"),
-            (spec(blocks=4), "blocks must be a tuple of ints, got 4"),
-            (spec(blocks=("a",)), f"{size} an int, got 'a' of type str"),
-            (spec(blocks=(4.0, 4.0)), f"{size} an int, got 4.0"),
-            (spec(continuous=1), "continuous must be True or False, got 1"),
-            (spec(reverse="yes"), "reverse must be True or False, got 'yes'"),
-            (spec(amplitude="1"), "amplitude must be a float, got '1' of type str"),
-        ],
+        (spec(axes=3), f"{one_each} pair, got 3"),
+        (spec(axes=((0, 0), 1)), f"{one_each} pair"),
+        (spec(axes=((0.0, 0),)), "each axis of axes must be an int, got 0.0"),
+        (spec(blocks=4), "blocks must be a tuple of ints, got 4"),
+        (spec(blocks=("a",)), f"{size} an int, got 'a' of type str"),
+        (spec(blocks=(4.0, 4.0)), f"{size} an int, got 4.0"),
+        (spec(continuous=1), "continuous must be True or False, got 1"),
+        (spec(reverse="yes"), "reverse must be True or False, got 'yes'"),
+        (spec(amplitude="1"), "amplitude must be a float, got '1' of type str"),
     )
 
 
@@ -242,47 +238,36 @@ def test_positions_that_do_not_fit_the_axes_are_an_error():
     five, each = torch.arange(5), "positions must have a first axis of size 3, one row of positions"
     check_refused(
         ValueError,
-        [
-            (lambda: rope.rotate(x, five), "positions must be (3, S) or (3, B, S), got shape (5,)"),
-            (lambda: rope.rotate(x, five.expand(2, 5)), f"{each} for each axis"),
-            (lambda: rope.rotate(x, five[:4].expand(3, 4)), "(3, 5) or (3, 2, 5) for x of shape"),
-            (
-                lambda: rope(x, x, None, five),
-                "key_positions must be (3, S) or (3, B, S), got shape",
-            ),
-        ],
+        (lambda: rope.rotate(x, five), "positions must be (3, S) or (3, B, S), got shape (5,)"),
+        (lambda: rope.rotate(x, five.expand(2, 5)), f"{each} for each axis"),
+        (lambda: rope.rotate(x, five[:4].expand(3, 4)), "(3, 5) or (3, 2, 5) for x of shape"),
+        (lambda: rope(x, x, None, five), "key_positions must be (3, S) or (3, B, S), got shape"),
     )
     check_refused(
         TypeError,
-        [
-            (lambda: rope.rotate(x, five.expand(3, 5).double()), "dtype, got torch.float64"),
-            (lambda: floats.rotate(x, five.half()), "be float32 or float64, got torch.float16"),
-        ],
+        (lambda: rope.rotate(x, five.expand(3, 5).double()), "dtype, got torch.float64"),
+        (lambda: floats.rotate(x, five.half()), "be float32 or float64, got torch.float16"),
     )
 
 
 def test_axes_that_cannot_be_are_an_error():
     check_refused(
         ValueError,
-        [
-            (lambda: axes.axial(()), "pairs must have a size for each axis, got ()"),
-            (lambda: axes.axial((2, 0)), "pairs[1] must be at least 1, got 0"),
-            (lambda: axes.axial((2, 2), (0, 0)), "order must name each of 2 axes once"),
-            (lambda: axes.pixtral(6), "rotary_dim must be a multiple of 4, got 6"),
-            (lambda: axes.alternating(0), "pairs must be at least 1, got 0"),
-            (lambda: axes.sectioned([]), "sections must have a size for each axis, got []"),
-            (lambda: axes.interleaved((2, -1)), "sections[1] must be at least 1, got -1"),
-            (lambda: axes.ernie((3, 2, 1)), "the first two equal, got (3, 2, 1)"),
-            (lambda: axes.ernie((3, 3)), "pairs of height, width and time, the first two"),
-        ],
+        (lambda: axes.axial(()), "pairs must have a size for each axis, got ()"),
+        (lambda: axes.axial((2, 0)), "pairs[1] must be at least 1, got 0"),
+        (lambda: axes.axial((2, 2), (0, 0)), "order must name each of 2 axes once"),
+        (lambda: axes.pixtral(6), "rotary_dim must be a multiple of 4, got 6"),
+        (lambda: axes.alternating(0), "pairs must be at least 1, got 0"),
+        (lambda: axes.sectioned([]), "sections must have a size for each axis, got []"),
+        (lambda: axes.interleaved((2, -1)), "sections[1] must be at least 1, got -1"),
+        (lambda: axes.ernie((3, 2, 1)), "the first two equal, got (3, 2, 1)"),
+        (lambda: axes.ernie((3, 3)), "pairs of height, width and time, the first two"),
     )
     sizes = "must be a list or tuple of sizes, one for each axis, got 8"
     forms = (axes.axial, axes.sectioned, axes.interleaved, axes.ernie)
     check_refused(
         TypeError,
-        [
-            (lambda: axes.pixtral(8.0), "rotary_dim must be an int, got 8.0 of type float"),
-            (lambda: axes.sectioned((2, "2")), "sections[1] must be an int, got '2'"),
-            *((lambda form=form: form(8), sizes) for form in forms),
-        ],
+        (lambda: axes.pixtral(8.0), "rotary_dim must be an int, got 8.0 of type float"),
+        (lambda: axes.sectioned((2, "2")), "sections[1] must be an int, got '2'"),
+        *((lambda form=form: form(8), sizes) for form in forms),
     )

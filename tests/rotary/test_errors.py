@@ -20,41 +20,31 @@ def test_spec():
     pair = "at least 2, one pair of dimensions, got"
     check_refused(
         ValueError,
-        [
-            (
-                spec(head_dim=7),
-                "head_dim must be even if all of it rotates, got 7; set rotary_dim=6",
-            ),
-            (spec(head_dim=1), f"head_dim must be {pair} 1"),
-            (spec(rotary_dim=7), "be even, since dimensions rotate in pairs, got 7; use 6 or 8"),
-            (spec(rotary_dim=0), f"rotary_dim must be {pair} 0"),
-            (spec(rotary_dim=66), "rotary_dim must be at most head_dim=64, got 66; leave it out"),
-            (spec(theta=0), "theta must be finite and above 0, got 0"),
-            (spec(theta=-1e4), "theta must be finite and above 0, got -10000.0"),
-            (spec(theta=float("inf")), "theta must be finite and above 0, got inf"),
-            (spec(theta=float("nan")), "theta must be finite and above 0, got nan"),
-            (spec(theta=10**400), "theta must be finite and above 0, got 1000"),
-            (spec(pairing="neox"), 'pairing must be "half" (dimensions i and i + R/2'),
-            (spec(pairing=["half"]), "got ['half']"),
-        ],
+        (spec(head_dim=7), "head_dim must be even if all of it rotates, got 7; set rotary_dim=6"),
+        (spec(head_dim=1), f"head_dim must be {pair} 1"),
+        (spec(rotary_dim=7), "be even, since dimensions rotate in pairs, got 7; use 6 or 8"),
+        (spec(rotary_dim=0), f"rotary_dim must be {pair} 0"),
+        (spec(rotary_dim=66), "rotary_dim must be at most head_dim=64, got 66; leave it out"),
+        (spec(theta=0), "theta must be finite and above 0, got 0"),
+        (spec(theta=-1e4), "theta must be finite and above 0, got -10000.0"),
+        (spec(theta=float("inf")), "theta must be finite and above 0, got inf"),
+        (spec(theta=float("nan")), "theta must be finite and above 0, got nan"),
+        (spec(theta=10**400), "theta must be finite and above 0, got 1000"),
+        (spec(pairing="neox"), 'pairing must be "half" (dimensions i and i + R/2'),
+        (spec(pairing=["half"]), "got ['half']"),
     )
     whole, real = "head_dim must be an int, got", "theta must be a float, got"
     check_refused(
         TypeError,
-        [
-            (spec(head_dim=64.0), f"{whole} 64.0 of type float"),
-            (spec(head_dim=True), f"{whole} True of type bool"),
-            (spec(head_dim="64"), f"{whole} '64' of type str"),
-            (
-                spec(head_dim=torch.tensor(64)),
-                f"{whole} tensor(64) of type Tensor; write int(head_",
-            ),
-            (spec(rotary_dim=32.0), "rotary_dim must be an int, got 32.0 of type float"),
-            (spec(rotary_dim=True), "rotary_dim must be an int, got True of type bool"),
-            (spec(theta=torch.tensor(1e4)), f"{real} tensor(10000.) of type Tensor; write float("),
-            (spec(theta=True), f"{real} True of type bool"),
-            (spec(theta="1e4"), f"{real} '1e4' of type str"),
-        ],
+        (spec(head_dim=64.0), f"{whole} 64.0 of type float"),
+        (spec(head_dim=True), f"{whole} True of type bool"),
+        (spec(head_dim="64"), f"{whole} '64' of type str"),
+        (spec(head_dim=torch.tensor(64)), f"{whole} tensor(64) of type Tensor; write int(head_"),
+        (spec(rotary_dim=32.0), "rotary_dim must be an int, got 32.0 of type float"),
+        (spec(rotary_dim=True), "rotary_dim must be an int, got True of type bool"),
+        (spec(theta=torch.tensor(1e4)), f"{real} tensor(10000.) of type Tensor; write float("),
+        (spec(theta=True), f"{real} True of type bool"),
+        (spec(theta="1e4"), f"{real} '1e4' of type str"),
     )
 
 
@@ -91,38 +81,34 @@ def test_module():
     shape = "positions must be (S,) or (B, S), got shape"
     check_refused(
         ValueError,
-        [
-            (turn(narrow), f"x's {wide}"),
-            (both(Q, narrow), f"k's {wide}"),
-            (both(narrow, Q), f"q's {wide}"),
-            (turn(Q[0, 0, 0]), "x must have at least 2 axes if seq_dim=-2, got shape (8,)"),
-            (turn(seq_dim=1), "seq_dim must be -2, for x of (B, H, S, D), or -3"),
-            (turn(Q, FIVE[:4]), "positions must be (5,) or (2, 5) for x of shape (2, 4, 5, 8)"),
-            (turn(Q, FIVE.expand(3, 5)), "with seq_dim=-2, got shape (3, 5)"),
-            (turn(Q, FIVE.expand(2, 1, 5)), f"{shape} (2, 1, 5)"),
-            (turn(Q, FIVE[0]), f"{shape} ()"),
-            (both(Q, Q[:1], FIVE.expand(2, 5)), "be (5,) or (1, 5) for k of shape (1, 4"),
-            (both(Q, Q, FIVE, FIVE[:4]), "key_positions must be (5,) or (2, 5) for k of shape (2,"),
-            (turn(Q, FIVE, offset=3), "offset must be left at 0 if positions are given, got 3"),
-            (both(Q, Q[:, :, :3]), f"got 3 keys and 5 queries; {keys}"),
-            (both(Q[:, :, :3], Q, FIVE[:3]), f"got 5 keys and 3 queries; {keys}"),
-        ],
+        (turn(narrow), f"x's {wide}"),
+        (both(Q, narrow), f"k's {wide}"),
+        (both(narrow, Q), f"q's {wide}"),
+        (turn(Q[0, 0, 0]), "x must have at least 2 axes if seq_dim=-2, got shape (8,)"),
+        (turn(seq_dim=1), "seq_dim must be -2, for x of (B, H, S, D), or -3"),
+        (turn(Q, FIVE[:4]), "positions must be (5,) or (2, 5) for x of shape (2, 4, 5, 8)"),
+        (turn(Q, FIVE.expand(3, 5)), "with seq_dim=-2, got shape (3, 5)"),
+        (turn(Q, FIVE.expand(2, 1, 5)), f"{shape} (2, 1, 5)"),
+        (turn(Q, FIVE[0]), f"{shape} ()"),
+        (both(Q, Q[:1], FIVE.expand(2, 5)), "be (5,) or (1, 5) for k of shape (1, 4"),
+        (both(Q, Q, FIVE, FIVE[:4]), "key_positions must be (5,) or (2, 5) for k of shape (2,"),
+        (turn(Q, FIVE, offset=3), "offset must be left at 0 if positions are given, got 3"),
+        (both(Q, Q[:, :, :3]), f"got 3 keys and 5 queries; {keys}"),
+        (both(Q[:, :, :3], Q, FIVE[:3]), f"got 5 keys and 3 queries; {keys}"),
     )
     whole = "positions must have an integer dtype"
     check_refused(
         TypeError,
-        [
-            (turn(Q.long()), "x must have a floating point dtype, got torch.int64"),
-            (turn(Q, FIVE.float()), f"{whole}, got torch.float32"),
-            (lambda: ROPE.tables(FIVE.bfloat16()), f"{whole}, got torch.bfloat16"),
-            (turn(Q, FIVE > 2), f"{whole}, got torch.bool"),
-            (both(Q, Q, key_positions=FIVE.half()), f"key_{whole}"),
-            (turn(Q, [0, 1, 2]), "positions must be an integer tensor, got [0, 1, 2]"),
-            (turn(offset=3.0), "offset must be an int, got 3.0"),
-            (turn(offset=True), "offset must be an int, got True"),
-            (turn(offset=FIVE[:1]), "offset must be an int, got tensor([0]); if it differs"),
-            (lambda: RotaryEmbedding(64), "spec must be a RotarySpec, got 64"),
-        ],
+        (turn(Q.long()), "x must have a floating point dtype, got torch.int64"),
+        (turn(Q, FIVE.float()), f"{whole}, got torch.float32"),
+        (lambda: ROPE.tables(FIVE.bfloat16()), f"{whole}, got torch.bfloat16"),
+        (turn(Q, FIVE > 2), f"{whole}, got torch.bool"),
+        (both(Q, Q, key_positions=FIVE.half()), f"key_{whole}"),
+        (turn(Q, [0, 1, 2]), "positions must be an integer tensor, got [0, 1, 2]"),
+        (turn(offset=3.0), "offset must be an int, got 3.0"),
+        (turn(offset=True), "offset must be an int, got True"),
+        (turn(offset=FIVE[:1]), "offset must be an int, got tensor([0]); if it differs"),
+        (lambda: RotaryEmbedding(64), "spec must be a RotarySpec, got 64"),
     )
 
 
@@ -135,18 +121,16 @@ def test_devices_that_differ():
     lengths = torch.tensor([9, 9], device="meta")
     check_refused(
         ValueError,
-        [
-            (both(META, Q), "k must be on the device of q, meta, got cpu; move"),
-            (both(Q, META), "k must be on the device of q, cpu, got meta; move"),
-            (both(Q, META, FIVE), "k must be on the device of q, cpu, got meta; move"),
-            (rotated(cos=COS.to("meta")), "cos must be on the device of x"),
-            (rotated(sin=SIN.to("meta")), "sin must be on the device of x"),
-            (rotated(out=META), "out must be on the device of x, cpu, got meta"),
-            (turn(Q, there), f"positions {numbers} next to a tensor on cpu"),
-            (both(Q, Q, FIVE, there), f"key_positions {numbers}"),
-            (lambda: ROPE.shift(Q, there), f"by {numbers}"),
-            (lambda: DYNAMIC(Q, Q, length=lengths), f"length {numbers}"),
-        ],
+        (both(META, Q), "k must be on the device of q, meta, got cpu; move"),
+        (both(Q, META), "k must be on the device of q, cpu, got meta; move"),
+        (both(Q, META, FIVE), "k must be on the device of q, cpu, got meta; move"),
+        (rotated(cos=COS.to("meta")), "cos must be on the device of x"),
+        (rotated(sin=SIN.to("meta")), "sin must be on the device of x"),
+        (rotated(out=META), "out must be on the device of x, cpu, got meta"),
+        (turn(Q, there), f"positions {numbers} next to a tensor on cpu"),
+        (both(Q, Q, FIVE, there), f"key_positions {numbers}"),
+        (lambda: ROPE.shift(Q, there), f"by {numbers}"),
+        (lambda: DYNAMIC(Q, Q, length=lengths), f"length {numbers}"),
     )
     for where in (None, FIVE, there):
         assert all(x.is_meta for x in ROPE(META, META, where))
@@ -170,13 +154,11 @@ def test_a_tensor_that_is_not_dense(make):
     ROPE(Q, Q)  # rows are cached, so that the short way is tried first
     check_refused(
         TypeError,
-        [
-            (turn(x), "x must be a dense tensor, got"),
-            (both(x, x), "q must be a dense tensor, got"),
-            (both(Q, x), "k must be a dense tensor, got"),
-            (rotated(x), "x must be a dense tensor, got"),
-            (rotated(out=x), "out must be a dense tensor, got"),
-        ],
+        (turn(x), "x must be a dense tensor, got"),
+        (both(x, x), "q must be a dense tensor, got"),
+        (both(Q, x), "k must be a dense tensor, got"),
+        (rotated(x), "x must be a dense tensor, got"),
+        (rotated(out=x), "out must be a dense tensor, got"),
     )
 
 
@@ -186,16 +168,14 @@ def test_numbers_beyond_64_bits():
         ROPE.rotate(x, offset=offset)
     check_refused(
         ValueError,
-        [
-            *(
-                (turn(x, offset=offset), "offset must leave all 2 positions within ±2^63")
-                for offset in (2**63 - 1, 10**5000, -(2**63) - 1)
-            ),
-            *(
-                (lambda by=by: ROPE.shift(Q, by), "by must lie between -2^63 and 2^63 - 1, got")
-                for by in (2**63, -(2**63) - 1, 10**5000)
-            ),
-        ],
+        *(
+            (turn(x, offset=offset), "offset must leave all 2 positions within ±2^63")
+            for offset in (2**63 - 1, 10**5000, -(2**63) - 1)
+        ),
+        *(
+            (lambda by=by: ROPE.shift(Q, by), "by must lie between -2^63 and 2^63 - 1, got")
+            for by in (2**63, -(2**63) - 1, 10**5000)
+        ),
         most=200,
     )
 
@@ -205,32 +185,25 @@ def test_rotate():
     three = {"cos": COS.expand(3, 5, 4), "sin": SIN.expand(3, 5, 4)}
     check_refused(
         ValueError,
-        [
-            (rotated(pairing="neox"), "(2i and 2i + 1), got 'neox'"),
-            (rotated(seq_dim=2), "seq_dim must be -2, for x of (B, H, S, D), or -3, for (B, S, H,"),
-            (rotated(Q[0, 0], seq_dim=-3), "at least 3 axes if seq_dim=-3, got shape (5, 8)"),
-            (rotated(seq_dim=-3), "x, 4 on axis -3 of shape (2, 4, 5, 8), got 5 rows"),
-            (rotated(cos=COS[:4]), "both (B, S, R/2), got shapes (4, 4) and (5, 4)"),
-            (rotated(cos=COS[0], sin=SIN[0]), "both (B, S, R/2), got shapes (4,) and (4,)"),
-            (rotated(**three), "x has 2 for shape (2, 4, 5, 8) with seq_dim=-2, got shape (3"),
-            (rotated(start=1), f"{inside} 8 dimensions, got start=1 and R=8"),
-            (rotated(start=-1), f"{inside} 8 dimensions, got start=-1 and R=8"),
-            (rotated(Q[..., :6]), f"{inside} 6 dimensions, got start=0 and R=8"),
-            (rotated(out=Q.half()), "x's shape and dtype, (2, 4, 5, 8) and torch.float32"),
-            (rotated(out=Q[:1].clone()), "got (1, 4, 5, 8) and torch.float32"),
-            (rotated(leaf, out=Q.clone()), "None if a gradient is needed, got requires_grad=True"),
-        ],
+        (rotated(pairing="neox"), "(2i and 2i + 1), got 'neox'"),
+        (rotated(seq_dim=2), "seq_dim must be -2, for x of (B, H, S, D), or -3, for (B, S, H,"),
+        (rotated(Q[0, 0], seq_dim=-3), "at least 3 axes if seq_dim=-3, got shape (5, 8)"),
+        (rotated(seq_dim=-3), "x, 4 on axis -3 of shape (2, 4, 5, 8), got 5 rows"),
+        (rotated(cos=COS[:4]), "both (B, S, R/2), got shapes (4, 4) and (5, 4)"),
+        (rotated(cos=COS[0], sin=SIN[0]), "both (B, S, R/2), got shapes (4,) and (4,)"),
+        (rotated(**three), "x has 2 for shape (2, 4, 5, 8) with seq_dim=-2, got shape (3"),
+        (rotated(start=1), f"{inside} 8 dimensions, got start=1 and R=8"),
+        (rotated(start=-1), f"{inside} 8 dimensions, got start=-1 and R=8"),
+        (rotated(Q[..., :6]), f"{inside} 6 dimensions, got start=0 and R=8"),
+        (rotated(out=Q.half()), "x's shape and dtype, (2, 4, 5, 8) and torch.float32"),
+        (rotated(out=Q[:1].clone()), "got (1, 4, 5, 8) and torch.float32"),
+        (rotated(leaf, out=Q.clone()), "None if a gradient is needed, got requires_grad=True"),
     )
     check_refused(
         TypeError,
-        [
-            (
-                rotated(cos=COS.bfloat16()),
-                "cos must be float32 or float64 whatever x is, got torch.b",
-            ),
-            (rotated(sin=SIN.half()), "sin must be float32 or float64 whatever x is, got torch.fl"),
-            (rotated(out=[1]), "out must be a tensor, got list"),
-        ],
+        (rotated(cos=COS.bfloat16()), "cos must be float32 or float64 whatever x is, got torch.b"),
+        (rotated(sin=SIN.half()), "sin must be float32 or float64 whatever x is, got torch.fl"),
+        (rotated(out=[1]), "out must be a tensor, got list"),
     )
     with torch.no_grad():
         rotate(leaf, COS, SIN, pairing="half", out=Q.clone())

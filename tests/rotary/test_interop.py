@@ -143,21 +143,16 @@ def test_errors_name_argument_rule_and_value():
     cos, sin = tables(6)
     real, narrow = torch.stack((cos, sin), -1), (cos[:, :3], sin[:, :3])
     complex_only = "freqs_cis must be complex, got torch.float32 of shape (6, 4, 2); if cos and sin"
-    check_refused(TypeError, [(lambda: interop.from_freqs_cis(real), complex_only)])
+    check_refused(TypeError, (lambda: interop.from_freqs_cis(real), complex_only))
     theirs, ours = interop.from_transformers, interop.to_transformers
     check_refused(
         ValueError,
-        [
-            (lambda: interop.to_freqs_cis(cos, sin[:5]), "one shape, got (6, 4) and (5, 4)"),
-            (lambda: theirs(*narrow, pairing="half"), "value twice, got shape (6, 3)"),
-            (lambda: theirs(cos, sin, pairing="cat"), "got 'cat'"),
-            (lambda: ours(cos, sin, pairing="neox"), "got 'neox'"),
-            (lambda: interop.from_freqs(cos), "the same value in columns 2i and 2i + 1"),
-            (
-                lambda: interop.to_freqs(1.1 * cos, 1.1 * sin),
-                "no amplitude, got a difference of 0.21",
-            ),
-        ],
+        (lambda: interop.to_freqs_cis(cos, sin[:5]), "one shape, got (6, 4) and (5, 4)"),
+        (lambda: theirs(*narrow, pairing="half"), "value twice, got shape (6, 3)"),
+        (lambda: theirs(cos, sin, pairing="cat"), "got 'cat'"),
+        (lambda: ours(cos, sin, pairing="neox"), "got 'neox'"),
+        (lambda: interop.from_freqs(cos), "the same value in columns 2i and 2i + 1"),
+        (lambda: interop.to_freqs(1.1 * cos, 1.1 * sin), "no amplitude, got a difference of 0.21"),
     )
 
 
@@ -196,19 +191,17 @@ def test_what_onnx_cannot_say_is_refused():
     order = "write_pairing must be None or 'half', as ONNX writes pairs in the order of x"
     check_refused(
         ValueError,
-        [
-            (call(pairing="neox"), "pairing must be"),
-            (call(write_pairing="interleaved"), order),
-            (call(start=2), "start must be 0, as ONNX rotates leading dimensions, got 2"),
-            (call(X[0]), "got shapes (3, 5, 8) and (5, 4); use rotate"),
-            (call(both=heads), "got shapes (2, 3, 5, 8) and (1, 3, 5, 4); use rotate"),
-            (call(X[..., :6]), "and at least R=8 (twice the last axis of cos), got 6"),
-            (call(torch.zeros(2, 3, 5, 9)), "x's last axis must be even for ONNX"),
-            (call(X[:, :, :4]), "cos and sin must have a row for each position of x, 4"),
-        ],
+        (call(pairing="neox"), "pairing must be"),
+        (call(write_pairing="interleaved"), order),
+        (call(start=2), "start must be 0, as ONNX rotates leading dimensions, got 2"),
+        (call(X[0]), "got shapes (3, 5, 8) and (5, 4); use rotate"),
+        (call(both=heads), "got shapes (2, 3, 5, 8) and (1, 3, 5, 4); use rotate"),
+        (call(X[..., :6]), "and at least R=8 (twice the last axis of cos), got 6"),
+        (call(torch.zeros(2, 3, 5, 9)), "x's last axis must be even for ONNX"),
+        (call(X[:, :, :4]), "cos and sin must have a row for each position of x, 4"),
     )
     dtypes = "x must be float32, float16 or bfloat16 for ONNX, got"
-    check_refused(TypeError, [(call(X.double()), dtypes)])
+    check_refused(TypeError, (call(X.double()), dtypes))
 
 
 def test_a_torch_without_the_operator_is_told(monkeypatch):

@@ -257,21 +257,13 @@ def test_rotate_says_which_tables_do_not_fit_the_heads():
     x = (2, 4, 5, 8)
     check_refused(
         ValueError,
-        [
-            (call(x, (1, 3, 5, 4)), "divides x's heads, 4 for shape (2, 4, 5, 8)"),
-            (call(x, (1, 0, 5, 4)), "seq_dim=-2, got N=0"),
-            (
-                call((2, 2, 5, 8), (1, 4, 5, 4)),
-                "got N=4; if they also rotate fewer key heads (GQA)",
-            ),
-            (call((2, 5, 4, 8), (1, 3, 5, 4), -3), "divides x's heads, 4 for shape (2, 5, 4, 8)"),
-            (call(x, (3, 4, 5, 4)), "must have x's batch size or 1: x has 2"),
-            (
-                call((4, 5, 8), (1, 4, 5, 4)),
-                "x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3",
-            ),
-            (call(x, (1, 1, 4, 5, 4)), "both (B, N, S, R/2)"),
-        ],
+        (call(x, (1, 3, 5, 4)), "divides x's heads, 4 for shape (2, 4, 5, 8)"),
+        (call(x, (1, 0, 5, 4)), "seq_dim=-2, got N=0"),
+        (call((2, 2, 5, 8), (1, 4, 5, 4)), "got N=4; if they also rotate fewer key heads (GQA)"),
+        (call((2, 5, 4, 8), (1, 3, 5, 4), -3), "divides x's heads, 4 for shape (2, 5, 4, 8)"),
+        (call(x, (3, 4, 5, 4)), "must have x's batch size or 1: x has 2"),
+        (call((4, 5, 8), (1, 4, 5, 4)), "x must be (B, H, S, D), or (B, S, H, D) with seq_dim=-3"),
+        (call(x, (1, 1, 4, 5, 4)), "both (B, N, S, R/2)"),
     )
 
 
@@ -340,19 +332,15 @@ def test_errors_name_argument_rule_and_value():
     dynamic = RotarySpec(8, scaling=scaling.DynamicNTK(factor=2.0, original_length=64))
     check_refused(
         ValueError,
-        [
-            (lambda: learned(spec, heads=0), "heads must be at least 1, got 0"),
-            (lambda: learned(spec, mixed=True), "be False if positions have one axis, got True"),
-            (lambda: learned(dynamic), "spec must have frequencies that do not depend"),
-            (rotated(4, torch.zeros(3)), "be (2, S) or (2, B, S), got shape (3,)"),
-            (rotated(6), "must have an N that divides x's heads, 6 for shape (1, 6, 3, 8)"),
-        ],
+        (lambda: learned(spec, heads=0), "heads must be at least 1, got 0"),
+        (lambda: learned(spec, mixed=True), "be False if positions have one axis, got True"),
+        (lambda: learned(dynamic), "spec must have frequencies that do not depend"),
+        (rotated(4, torch.zeros(3)), "be (2, S) or (2, B, S), got shape (3,)"),
+        (rotated(6), "must have an N that divides x's heads, 6 for shape (1, 6, 3, 8)"),
     )
     check_refused(
         TypeError,
-        [
-            (lambda: learned(8), "spec must be a RotarySpec, got 8"),
-            (lambda: learned(spec, mixed=1), "mixed must be True or False, got 1"),
-            (rotated(4, torch.zeros(2, 3).half()), "be float32 or float64, got torch.float16"),
-        ],
+        (lambda: learned(8), "spec must be a RotarySpec, got 8"),
+        (lambda: learned(spec, mixed=1), "mixed must be True or False, got 1"),
+        (rotated(4, torch.zeros(2, 3).half()), "be float32 or float64, got torch.float16"),
     )

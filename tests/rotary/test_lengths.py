@@ -110,7 +110,7 @@ def test_a_missing_length_is_an_error(rule):
         rope.spec.fixed_point_frequencies,
     ]
     message = f"length must be given, got None: frequencies of {name(rule)} depend on the length of"
-    check_refused(ValueError, [(call, message) for call in calls])
+    check_refused(ValueError, *[(call, message) for call in calls])
 
 
 @pytest.mark.parametrize("positions", [None, torch.arange(5).expand(2, 5)])
@@ -121,21 +121,17 @@ def test_a_wrong_length_is_an_error(positions):
     integers = "length must be an int, or integers of shape (B,) for B rows, got torch."
     check_refused(
         ValueError,
-        [
-            (call(0), "length must be at least 1, got 0"),
-            (call(torch.tensor(5)), f"{integers}int64"),
-            (call(torch.tensor([5.0, 5.0])), f"{integers}float32 of shape (2,)"),
-            (call(torch.tensor([True, True])), f"{integers}bool of shape (2,)"),
-            (call(torch.tensor([5, 0])), "length must be at least 1, got 0"),
-            (call(torch.tensor([5, 5, 5])), "got shape (3,); x has shape (2, 1, 5, 16)"),
-        ],
+        (call(0), "length must be at least 1, got 0"),
+        (call(torch.tensor(5)), f"{integers}int64"),
+        (call(torch.tensor([5.0, 5.0])), f"{integers}float32 of shape (2,)"),
+        (call(torch.tensor([True, True])), f"{integers}bool of shape (2,)"),
+        (call(torch.tensor([5, 0])), "length must be at least 1, got 0"),
+        (call(torch.tensor([5, 5, 5])), "got shape (3,); x has shape (2, 1, 5, 16)"),
     )
     check_refused(
         TypeError,
-        [
-            (call(5.0), "length must be an int, got 5.0 of type float"),
-            (call(True), "length must be an int, got True of type bool"),
-        ],
+        (call(5.0), "length must be an int, got 5.0 of type float"),
+        (call(True), "length must be an int, got True of type bool"),
     )
 
 

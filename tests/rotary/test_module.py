@@ -373,27 +373,14 @@ def test_what_cannot_be_moved_is_an_error():
     spec, longrope = rope.spec, NAMED["longrope"]
     check_refused(
         ValueError,
-        [
-            (
-                lambda: rope.shift(k, four[:3]),
-                "by must be (4,) or (1, 4) for k of shape (1, 2, 4, 8)",
-            ),
-            (lambda: rope.shift(k[..., :6], 1), "k's last axis must be head_dim=8, got shape (1,"),
-            (
-                lambda: rerotate(k, four, spec, RotarySpec(8, 6)),
-                "same dimensions as old: head_dim,",
-            ),
-            (lambda: rerotate(k, four[:3], spec, spec), "positions must be (4,) or (1, 4)"),
-            (lambda: rerotate(k, four, spec, longrope, old_length=3), "frequencies of LongRoPE"),
-        ],
+        (lambda: rope.shift(k, four[:3]), "by must be (4,) or (1, 4) for k of shape (1, 2, 4, 8)"),
+        (lambda: rope.shift(k[..., :6], 1), "k's last axis must be head_dim=8, got shape (1,"),
+        (lambda: rerotate(k, four, spec, RotarySpec(8, 6)), "same dimensions as old: head_dim,"),
+        (lambda: rerotate(k, four[:3], spec, spec), "positions must be (4,) or (1, 4)"),
+        (lambda: rerotate(k, four, spec, longrope, old_length=3), "frequencies of LongRoPE"),
     )
     check_refused(
         TypeError,
-        [
-            (lambda: rope.shift(k, 0.5), "by must be an integer tensor, got 0.5"),
-            (
-                lambda: rope.shift(k, torch.ones(4)),
-                "by must have an integer dtype, got torch.float32",
-            ),
-        ],
+        (lambda: rope.shift(k, 0.5), "by must be an integer tensor, got 0.5"),
+        (lambda: rope.shift(k, torch.ones(4)), "by must have an integer dtype, got torch.float32"),
     )

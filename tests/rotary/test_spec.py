@@ -131,44 +131,30 @@ def test_other_names_for_arguments_are_told_ours():
     ours = "has no argument 'original_max_position_embeddings'; it"
     check_refused(
         TypeError,
-        [
-            (called(RotarySpec, 64, base=1e4), "has no argument 'base'; it is called theta here"),
-            (
-                called(RotarySpec, 64, rope_theta=1e4),
-                "no argument 'rope_theta'; it is called theta",
-            ),
-            (called(RotarySpec, 64, thetta=1e4), "no argument 'thetta'; did you mean 'theta'"),
-            (
-                called(scaling.YaRN, factor=4.0, **original),
-                f"YaRN {ours} is called original_length",
-            ),
-            (
-                called(scaling.Linear, scale=2),
-                "Linear has no argument 'scale'; it is called factor",
-            ),
-            (
-                called(scaling.NTKAware, alpha=2),
-                "NTKAware has no argument 'alpha'; it is called fac",
-            ),
-            (called(scaling.Linear, 2.0, **original), f"Linear {ours} has factor"),
-            (called(scaling.YaRN, 4.0, 64, beta_fats=9), "'beta_fats'; did you mean 'beta_fast'?"),
-            (called(scaling.Proportional, partial_rotary_factor=0.5), "it is called fraction here"),
-            (
-                called(rope, head_dim=64),
-                "RotaryEmbedding has no argument 'head_dim'; "
-                "write RotaryEmbedding(RotarySpec(head_dim=…)); it has spec",
-            ),
-            (called(rope, RotarySpec(64), base=1e4), "write RotaryEmbedding(RotarySpec(theta=…))"),
-            (
-                called(learned, head_dim=64),
-                "write LearnedRotaryEmbedding(RotarySpec(head_dim=…)); it has spec, heads, mixed",
-            ),
-            (called(XPosEmbedding, head_dim=64), "write XPosEmbedding(RotarySpec(head_dim=…))"),
-            *(
-                (called(rule, nonsense=1), f"{rule.__name__} has no argument 'nonsense'; it has")
-                for rule in scaling.RULES
-            ),
-        ],
+        (called(RotarySpec, 64, base=1e4), "has no argument 'base'; it is called theta here"),
+        (called(RotarySpec, 64, rope_theta=1e4), "no argument 'rope_theta'; it is called theta"),
+        (called(RotarySpec, 64, thetta=1e4), "no argument 'thetta'; did you mean 'theta'"),
+        (called(scaling.YaRN, factor=4.0, **original), f"YaRN {ours} is called original_length"),
+        (called(scaling.Linear, scale=2), "Linear has no argument 'scale'; it is called factor"),
+        (called(scaling.NTKAware, alpha=2), "NTKAware has no argument 'alpha'; it is called fac"),
+        (called(scaling.Linear, 2.0, **original), f"Linear {ours} has factor"),
+        (called(scaling.YaRN, 4.0, 64, beta_fats=9), "'beta_fats'; did you mean 'beta_fast'?"),
+        (called(scaling.Proportional, partial_rotary_factor=0.5), "it is called fraction here"),
+        (
+            called(rope, head_dim=64),
+            "RotaryEmbedding has no argument 'head_dim'; "
+            "write RotaryEmbedding(RotarySpec(head_dim=…)); it has spec",
+        ),
+        (called(rope, RotarySpec(64), base=1e4), "write RotaryEmbedding(RotarySpec(theta=…))"),
+        (
+            called(learned, head_dim=64),
+            "write LearnedRotaryEmbedding(RotarySpec(head_dim=…)); it has spec, heads, mixed",
+        ),
+        (called(XPosEmbedding, head_dim=64), "write XPosEmbedding(RotarySpec(head_dim=…))"),
+        *(
+            (called(rule, nonsense=1), f"{rule.__name__} has no argument 'nonsense'; it has")
+            for rule in scaling.RULES
+        ),
     )
 
 

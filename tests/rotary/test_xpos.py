@@ -228,27 +228,17 @@ def test_errors_name_argument_rule_and_value():
     xpos, plane = XPosEmbedding(spec), RotarySpec(8, axes=axes.axial((2, 2)))
     check_refused(
         ValueError,
-        [
-            (
-                lambda: XPosEmbedding(plane),
-                "one axis of positions, got 2 axes; xPos is defined for",
-            ),
-            (lambda: XPosEmbedding(spec, scale_base=0), "above 0, got 0; published models use 512"),
-            (lambda: XPosEmbedding(spec, center=math.inf), "finite position, got inf"),
-            (lambda: XPosEmbedding(spec, center="0"), "finite position, got '0'"),
-            (lambda: xpos(q, q[:, :, :3]), "got 3 keys and 5 queries; pass positions and key_"),
-            (
-                lambda: xpos(q, q, key_positions=five[:4]),
-                "key_positions must be (5,) or (2, 5) for k",
-            ),
-            (lambda: xpos(q, q, key_positions=five * 10_000), "within 16997 of center=0.0"),
-            (lambda: xpos.rotate_queries(q, five, offset=2), "offset must be left at 0"),
-        ],
+        (lambda: XPosEmbedding(plane), "one axis of positions, got 2 axes; xPos is defined for"),
+        (lambda: XPosEmbedding(spec, scale_base=0), "above 0, got 0; published models use 512"),
+        (lambda: XPosEmbedding(spec, center=math.inf), "finite position, got inf"),
+        (lambda: XPosEmbedding(spec, center="0"), "finite position, got '0'"),
+        (lambda: xpos(q, q[:, :, :3]), "got 3 keys and 5 queries; pass positions and key_"),
+        (lambda: xpos(q, q, key_positions=five[:4]), "key_positions must be (5,) or (2, 5) for k"),
+        (lambda: xpos(q, q, key_positions=five * 10_000), "within 16997 of center=0.0"),
+        (lambda: xpos.rotate_queries(q, five, offset=2), "offset must be left at 0"),
     )
     check_refused(
         TypeError,
-        [
-            (lambda: XPosEmbedding(8), "spec must be a RotarySpec, got 8"),
-            (lambda: xpos.rotate_queries(q.long()), "x must have a floating point dtype, got"),
-        ],
+        (lambda: XPosEmbedding(8), "spec must be a RotarySpec, got 8"),
+        (lambda: xpos.rotate_queries(q.long()), "x must have a floating point dtype, got"),
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
-Refused = Iterable[tuple[Callable[[], object], str]]
+from collections.abc import Callable
 
 
-def check_refused(error: type[Exception], calls: Refused, most: int = 600) -> None:
+def check_refused(
+    error: type[Exception], *calls: tuple[Callable[[], object], str], most: int = 600
+) -> None:
     """Fail with all calls that do not raise this error, with this part of a message.
 
     most: how many characters a message may have.

@@ -144,7 +144,7 @@ def test_mistakes():
     config = transformers.CONFIG_MAPPING["glm_moe_dsa"]().to_dict()
     check_refused(
         ValueError,
-        [
+        *[
             (lambda changes=changes: ModelSpec.from_config({**config, **changes}), message)
             for changes, message in MISTAKES
         ],

@@ -296,7 +296,7 @@ MISTAKES = {
 def test_a_mistake_in_a_published_file(name):
     check_refused(
         ValueError,
-        [
+        *[
             (lambda changes=changes: ModelSpec.from_config(changed(name, changes)), message)
             for changes, message in MISTAKES[name]
         ],
@@ -312,21 +312,19 @@ def test_a_mistake_in_a_call():
     model = ModelSpec.from_config
     check_refused(
         ValueError,
-        [
-            (lambda: of(SMOLLM, layer=3), "that has a rope, got 3, which has none (NoPE)"),
-            (lambda: of(SMOLLM, layer=36), "layer must be in 0"),
-            (lambda: of(SMOLLM, layer=-1), "layer must be at leas"),
-            (lambda: of(SMOLLM, stack="vision"), "that the config describes: text, got 'vision'"),
-            (lambda: layers.layer(0, ["text"]), "got ['text']"),
-            (lambda: model(SMOLLM, pairing="neox"), 'pairing must be "half"'),
-            (lambda: model(SMOLLM, pairing="interleaved"), "must agree with model_type 'smollm3'"),
-            (lambda: model({"hidden_size": 64}, pairing="half"), "num_hidden_layers must be given"),
-            (lambda: model(NEW, pairing="half"), "rope_theta must be given, got none"),
-            (lambda: model(DIT, pairing="half"), "its code rotates only the first head"),
-        ],
+        (lambda: of(SMOLLM, layer=3), "that has a rope, got 3, which has none (NoPE)"),
+        (lambda: of(SMOLLM, layer=36), "layer must be in 0"),
+        (lambda: of(SMOLLM, layer=-1), "layer must be at leas"),
+        (lambda: of(SMOLLM, stack="vision"), "that the config describes: text, got 'vision'"),
+        (lambda: layers.layer(0, ["text"]), "got ['text']"),
+        (lambda: model(SMOLLM, pairing="neox"), 'pairing must be "half"'),
+        (lambda: model(SMOLLM, pairing="interleaved"), "must agree with model_type 'smollm3'"),
+        (lambda: model({"hidden_size": 64}, pairing="half"), "num_hidden_layers must be given"),
+        (lambda: model(NEW, pairing="half"), "rope_theta must be given, got none"),
+        (lambda: model(DIT, pairing="half"), "its code rotates only the first head"),
     )
     for layer in ("0", True):
-        check_refused(TypeError, [(lambda layer=layer: of(SMOLLM, layer), "layer must be an int")])
+        check_refused(TypeError, (lambda layer=layer: of(SMOLLM, layer), "layer must be an int"))
 
 
 @settings(max_examples=250)

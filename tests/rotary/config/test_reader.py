@@ -42,7 +42,7 @@ def test_what_is_read_has_the_files_layers_and_names_its_keys():
 
 def test_refuses():
     calls = [(lambda name=name: published_spec(name), why) for name, why in REFUSED.items()]
-    check_refused(ValueError, calls)
+    check_refused(ValueError, *calls)
 
 
 LLAMA, SCOUT = "llama-2-7b", "llama-4-scout-17b-16e-instruct"

@@ -126,13 +126,11 @@ def test_what_cannot_be_written():
     wrong_form = 'form must be "rope_parameters" or "rope_scaling", got \'rope_params\''
     check_refused(
         ValueError,
-        [
-            (write(smollm.stacks, "smollm3", "rope_params"), wrong_form),
-            (write(smollm.stacks, None), "model_type must be set to write a config"),
-            (write(smollm.stacks, "cohere"), "form must be one that can describe these ropes"),
-            (write({"vision": smollm.layers}, "pixtral"), no_text),
-            (write(smollm.stacks, "pixtral"), no_text),
-        ],
+        (write(smollm.stacks, "smollm3", "rope_params"), wrong_form),
+        (write(smollm.stacks, None), "model_type must be set to write a config"),
+        (write(smollm.stacks, "cohere"), "form must be one that can describe these ropes"),
+        (write({"vision": smollm.layers}, "pixtral"), no_text),
+        (write(smollm.stacks, "pixtral"), no_text),
     )
 
 
