@@ -242,10 +242,8 @@ def _once(name: str, table: Tensor, pairing: Pairing) -> Tensor:
         )
     first, second = table.chunk(2, -1) if pairing == "half" else (table[..., ::2], table[..., 1::2])
     if not torch.equal(first, second):
-        columns, other_columns = "i and i + R/2", "2i and 2i + 1"
-        other = "interleaved" if pairing == "half" else "half"
-        if pairing == "interleaved":
-            columns, other_columns = other_columns, columns
+        layouts = ("half", "i and i + R/2"), ("interleaved", "2i and 2i + 1")
+        (_, columns), (other, other_columns) = layouts if pairing == "half" else layouts[::-1]
         raise ValueError(
             f"{name} must have the same value in columns {columns}, got some that differ by up to "
             f"{(first - second).abs().max().item():.2g}; the table may have the other layout "

@@ -399,7 +399,7 @@ class LongRoPE(Scaling):
         return 1, self.original_length + 1
 
     def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
-        name = "long_factor" if self._is_long(length) else "short_factor"
+        name = "short_factor" if self.length_key(length) == 1 else "long_factor"
         divisors: Sequence[float] = getattr(self, name)
         plain = rope.frequencies()
         if len(divisors) != len(plain):
@@ -409,17 +409,13 @@ class LongRoPE(Scaling):
         return [f / Decimal(divisor) for f, divisor in zip(plain, divisors, strict=True)]
 
     def amplitude(self, length: int | None) -> float:
-        chosen = self.long_mscale if self._is_long(length) else self.short_mscale
+        chosen = self.short_mscale if self.length_key(length) == 1 else self.long_mscale
         for given in (chosen, self.attention_factor):
             if given is not None:
                 return float(given)
         if self.factor <= 1:
             return 1.0
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length))
-
-    def _is_long(self, length: int | None) -> bool:
-        assert length is not None
-        return length > self.original_length
 
 
 @_rule
@@ -467,12 +463,10 @@ class Llama3(Scaling):
         two_pi, scaled = 2 * pi(), []
         for f in rope.frequencies():
             rotations = self.original_length * f / two_pi  # within L
-            if rotations > high:
-                w = Decimal(1)
-            elif rotations < low:
-                w = Decimal(0)
+            if low == high:
+                w = Decimal(int(rotations >= high))
             else:
-                w = Decimal(1) if low == high else (rotations - low) / (high - low)
+                w = min(max((rotations - low) / (high - low), Decimal(0)), Decimal(1))
             scaled.append((1 - w) * f / Decimal(self.factor) + w * f)
         return scaled
 

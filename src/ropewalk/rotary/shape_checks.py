@@ -74,11 +74,6 @@ def check_positions(name: str, positions: Tensor, spec: RotarySpec) -> None:
         )
 
 
-def is_int(value: object) -> bool:
-    """Return whether value is an int, or the symbol of one while a model is traced."""
-    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
-
-
 def check_within_int64(name: str, value: object) -> None:
     """Raise if value is an int beyond 64 bits, which torch does not have."""
     if type(value) is int and not -(2**63) <= value < 2**63:
@@ -96,7 +91,7 @@ def check_has_numbers(name: str, values: Tensor, other: Tensor | None = None) ->
 
 def check_offset(offset: object, length: int) -> None:
     """Raise unless `length` positions from this offset on are 64-bit integers."""
-    if not is_int(offset):
+    if isinstance(offset, bool) or not isinstance(offset, (int, torch.SymInt)):
         raise TypeError(
             f"offset must be an int, got {shown(offset)}; "
             f"if it differs within the batch, pass positions"

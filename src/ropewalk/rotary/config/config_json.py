@@ -151,14 +151,7 @@ def positive_int(values: JsonObject, *keys: str, most: int = MAX_SIZE) -> int:
     if key is None:
         others = f", got none of {', '.join(keys)}" if len(keys) > 1 else ""
         raise ValueError(f"{keys[0]} must be given{others}")
-    value = values[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(
-            f"{key} must be an integer above 0, got {shown(value)}{_as_python(key, value)}"
-        )
-    if value > most:
-        raise ValueError(f"{key} must be at most {most:,}, got {shown(value)}")
-    return value
+    return _bounded_int(key, values[key], 1, most)
 
 
 def positive_float(
@@ -189,13 +182,17 @@ def positive_length(key: str, value: Any, least: int = 1) -> int:
     """Return this value of a key: a number of positions; 4096.0 is one, as some files have it."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    return _bounded_int(key, value, least, MAX_LENGTH)
+
+
+def _bounded_int(key: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(
             f"{key} must be an integer above {least - 1}, got {shown(value)}"
             f"{_as_python(key, value)}"
         )
-    if value > MAX_LENGTH:
-        raise ValueError(f"{key} must be at most {MAX_LENGTH:,}, got {shown(value)}")
+    if value > most:
+        raise ValueError(f"{key} must be at most {most:,}, got {shown(value)}")
     return value
 
 

@@ -175,13 +175,14 @@ def read_own_settings(settings: JsonObject, count: int) -> OwnSettings:
 
 
 def scaled_layers(
-    settings: JsonObject, conventions: RopeConventions, count: int
-) -> set[int] | None:
-    """Return the layers that legacy `rope_scaling` applies to, or None if their types decide."""
+    settings: JsonObject, conventions: RopeConventions, layer_types: list[str | None]
+) -> Collection[int]:
+    """Return the layers that legacy `rope_scaling` applies to, by a list or else by type."""
     key = conventions.scaled_layers_key
-    if key is None or key not in settings:
-        return None
-    return set(layer_indices(key, settings[key], count))
+    if key is not None and key in settings:
+        return layer_indices(key, settings[key], len(layer_types))
+    unscaled = conventions.unscaled_layer_types
+    return {i for i, layer_type in enumerate(layer_types) if layer_type not in unscaled}
 
 
 def read_layer_overrides(
@@ -190,7 +191,7 @@ def read_layer_overrides(
     own_settings: dict[str, Any],
     layer_type: str | None,
     *,
-    scaled: bool | None,
+    scaled: bool,
 ) -> dict[str, Any]:
     """Return the settings in which this layer differs; None removes a setting.
 
@@ -204,6 +205,6 @@ def read_layer_overrides(
     for key, key_of_type in conventions.keys_by_layer_type.get(layer_type or "", {}).items():
         if key not in own_settings:
             overrides[key] = settings[key_of_type]
-    if not (layer_type not in conventions.unscaled_layer_types if scaled is None else scaled):
+    if not scaled:
         overrides["rope_scaling"] = None
     return overrides

@@ -73,9 +73,11 @@ _add("nomic_bert", theta=1e3)
 _add("jina_embeddings_v3", theta=2e4)
 _add("gpt_oss", theta=15e4, required_keys=NEEDS_ROPE)
 _add("gte", theta=16e4)
-_add("bitnet csm csm_depth_decoder_model evolla flex_olmo", theta=5e5)
+_add(
+    "bitnet csm csm_depth_decoder_model evolla flex_olmo mllama_text_model muse_glimmer_assistant",
+    theta=5e5,
+)
 _add("higgs_audio_v2", theta=None, required_keys=NEEDS_ROPE)
-_add("mllama_text_model muse_glimmer_assistant", theta=5e5)
 _add("emu3_text_model mixtral phimoe", theta=1e6)
 _add("voxtral_realtime_text", theta=None, required_keys=("head_dim",))
 _add("cwm", theta=1e6, required_keys=NEEDS_ROPE)
@@ -91,11 +93,8 @@ _add("muse_spark_text", theta=5e5, required_keys=("layer_rope_theta",), one_thet
 _add("voxtral_text", theta=1e8)
 _add("hy_v3", theta=11_158_840.0)
 _add("apertus", theta=12e6, required_keys=NEEDS_ROPE)
-_add(
-    "ministral3",
-    required_keys=NEEDS_ROPE,
-    extra_fields=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}),
-)
+MISTRAL_FIELDS = frozenset({"llama_4_scaling_beta", "max_position_embeddings"})
+_add("ministral3", required_keys=NEEDS_ROPE, extra_fields=MISTRAL_FIELDS)
 _add("nanochat", reverse=True)
 
 # Layers without rope, or models that may have none.
@@ -126,8 +125,7 @@ _add(
 )
 
 # Types of layers with another theta or another rule.
-_add("beam mellum ultrabert", theta=None, rope_parameters_by_layer_type=True)
-_add("lfm3", theta=None, rope_parameters_by_layer_type=True)
+_add("beam lfm3 mellum ultrabert", theta=None, rope_parameters_by_layer_type=True)
 _add("olmo3", theta=5e5, unscaled_layer_types=frozenset({SLIDING}), required_keys=NEEDS_LAYER_TYPES)
 GEMMA = RopeConventions(
     defaults={"rope_local_base_freq": DEFAULT_THETA, "sliding_window_pattern": 6},
@@ -144,15 +142,14 @@ _add(
     defaults={"global_head_dim": 512},
     keys_by_layer_type={FULL: {"head_dim": "global_head_dim"}},
 )
-MODERN = {
-    "global_rope_theta": 16e4,
-    "local_rope_theta": DEFAULT_THETA,
-    "global_attn_every_n_layers": 3,
-}
 _add(
     "modernbert modernbert-decoder",
     theta=16e4,
-    defaults=MODERN,
+    defaults={
+        "global_rope_theta": 16e4,
+        "local_rope_theta": DEFAULT_THETA,
+        "global_attn_every_n_layers": 3,
+    },
     keys_by_layer_type={
         FULL: {"rope_theta": "global_rope_theta"},
         SLIDING: {"rope_theta": "local_rope_theta"},
@@ -168,8 +165,7 @@ _add("glm4_moe", PARTIAL, required_keys=NEEDS_PARTIAL)
 _add("laguna mimo_v2_flash step3p5 zaya", PARTIAL, None, rope_parameters_by_layer_type=True)
 QUARTER = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.25})
 _add("gpt_neox stablelm", QUARTER)
-LINEAR_HYBRID = RopeConventions(
-    partial_rotary=True,
+LINEAR_HYBRID = PARTIAL._replace(
     full_attention_interval_key="full_attention_interval",
     other_layer_type="linear_attention",
     defaults={"full_attention_interval": 4},
@@ -230,9 +226,7 @@ _add("codegen gptj", PAIRWISE, rotary_dim_key="rotary_dim", required_keys=NEEDS_
 _add("chatglm", HALF_HEAD, pairing="interleaved", rope_ratio_key="rope_ratio")
 _add("glm glm4", HALF_HEAD, pairing="interleaved")
 _add("moonshine_streaming", PARTIAL, pairing="interleaved", required_keys=NEEDS_PARTIAL)
-MOONSHINE = RopeConventions(
-    pairing="interleaved", partial_rotary=True, rope_defaults={"partial_rotary_factor": 0.9}
-)
+MOONSHINE = PAIRWISE._replace(partial_rotary=True, rope_defaults={"partial_rotary_factor": 0.9})
 for side in ("encoder", "decoder"):
     keys = ("num_hidden_layers", "num_attention_heads")
     _add(f"moonshine_{side}", MOONSHINE, aliases={f"{side}_{key}": key for key in keys})
@@ -298,12 +292,7 @@ _add(
     defaults=INDEX_128,
 )
 _add("longcat_flash", LATENT, 1e7)
-_add(
-    "mistral4",
-    INTERLEAVE,
-    required_keys=NEEDS_ROPE,
-    extra_fields=frozenset({"llama_4_scaling_beta", "max_position_embeddings"}),
-)
+_add("mistral4", INTERLEAVE, required_keys=NEEDS_ROPE, extra_fields=MISTRAL_FIELDS)
 _add(
     "mistral_large4_text",
     LATENT,
@@ -407,24 +396,16 @@ _add(
 )
 
 # Other audio encoders.
-_add(
-    "pe_audio_encoder pe_audio_video_encoder pe_video_encoder",
-    RopeConventions(pairing="interleaved"),
-    2e4,
-)
+_add("pe_audio_encoder pe_audio_video_encoder pe_video_encoder", PAIRWISE, 2e4)
 _add(
     """
     glmasr_encoder nemotron3_5_transcribe_asr_audio nemotron3_5_transcribe_word_timestamp
     nemotron3_diarization_audio
     """,
-    RopeConventions(partial_rotary=True),
+    PARTIAL,
     required_keys=NEEDS_PARTIAL,
 )
-_add(
-    "dots3_note_audio_encoder",
-    RopeConventions(partial_rotary=True),
-    rope_defaults={"partial_rotary_factor": 0.5},
-)
+_add("dots3_note_audio_encoder", HALF_HEAD)
 
 
 # Model type → stack → (dotted path of its section, model type of that section's conventions).

@@ -116,17 +116,14 @@ def read_layers(
     settings = ChainMap(section, defaults)
     layer_types = read_layer_types(settings, conventions)
     own_settings = read_own_settings(settings, len(layer_types))
-    scaled = scaled_layers(settings, conventions, len(layer_types))
+    scaled = scaled_layers(settings, conventions, layer_types)
     shared: dict[tuple[str | None, bool, bool, str], LayerSpec] = {}
     layers, pairs = [], 0
     indexed = indexed_layers(settings, conventions, layer_types)
     for layer, layer_type in enumerate(layer_types):
+        own = own_settings.get(layer, {})
         overrides = read_layer_overrides(
-            settings,
-            conventions,
-            own_settings.get(layer, {}),
-            layer_type,
-            scaled=None if scaled is None else layer in scaled,
+            settings, conventions, own, layer_type, scaled=layer in scaled
         )
         layer_config = ChainMap(overrides, section, defaults)
         rotates = has_rope(layer_config, conventions, layer, layer_type)
@@ -136,7 +133,6 @@ def read_layers(
                 layer_config, conventions, layer_type, rotates=rotates, indexed=indexed[layer]
             )
             if spec.rope is not None:
-                own = own_settings.get(layer, {})
                 sources = LayerSources(section, own, layer_config, conventions, layer_type)
                 origins = sources.origins()
                 if stated_pairing:

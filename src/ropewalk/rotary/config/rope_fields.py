@@ -82,10 +82,8 @@ def read_rope_fields(
                 f"got {shown(value)}; remove one of them"
             )
         rope_fields.setdefault(name, value)
-    rope_type = _rope_type(rope_fields)
-    for name in ("rope_type", "type"):
-        rope_fields.pop(name, None)
-    rope_fields["rope_type"] = rope_type
+    rope_fields["rope_type"] = _rope_type(rope_fields)
+    rope_fields.pop("type", None)
     for name, value in conventions.rope_defaults.items():
         # A missing theta of one layer type is not filled in: no published model has a default.
         if not (by_layer_type and name == "rope_theta"):
@@ -285,21 +283,22 @@ def _original_length(layer_config: JsonObject, rope_fields: JsonObject) -> int |
     """Return the original length, from the key where models with this rule have it."""
     dynamic = rope_fields["rope_type"] == "dynamic"
     top_key = "max_position_embeddings" if dynamic else ORIGINAL_LENGTH
-    at_top, inside = layer_config.get(top_key), rope_fields.get(ORIGINAL_LENGTH)
-    for key, length in ((top_key, at_top), (ORIGINAL_LENGTH, inside)):
-        if length is not None:
-            positive_length(key, length, 2)
+    places = (
+        (top_key, layer_config.get(top_key)),
+        (ORIGINAL_LENGTH, rope_fields.get(ORIGINAL_LENGTH)),
+    )
+    at_top, inside = (
+        None if length is None else positive_length(key, length, 2) for key, length in places
+    )
     if at_top is not None and inside is not None and at_top != inside:
         raise ValueError(
             f"{ORIGINAL_LENGTH} in the rope's own fields must be the same as {top_key} at the top "
             f"level, got {shown(inside)} and {shown(at_top)}"
         )
     length = at_top if inside is None else inside
-    if length is None:
-        if dynamic:
-            raise ValueError(f"{top_key} must be given for rope_type 'dynamic', got none")
-        return None
-    return positive_length(ORIGINAL_LENGTH, length, 2)
+    if length is None and dynamic:
+        raise ValueError(f"{top_key} must be given for rope_type 'dynamic', got none")
+    return length
 
 
 def _length_ratio(layer_config: JsonObject, rope_fields: JsonObject) -> float | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.checks import shown
-from ropewalk.rotary.config.config_json import JsonObject
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, RopeConventions
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
@@ -38,7 +37,12 @@ def write_config(stacks: Stacks, model_type: str | None, form: str) -> dict[str,
         for key in path.split(".") if path else ():
             section = section.setdefault(key, {})
         section.update(_write_section(stacks[stack], conventions, form))
-    read = _read_back(config, model_type, places)
+    known = model_type in CONVENTIONS or model_type in MULTIMODAL_MODELS
+    pairing = None if known else places["text"][1].pairing
+    try:
+        read = read_config(config, pairing=pairing).stacks
+    except (ValueError, TypeError):
+        read = {}
     differ = [stack for stack in places if read.get(stack) != stacks[stack]]
     if differ:
         raise ValueError(
@@ -65,16 +69,6 @@ def _places(stacks: Stacks, model_type: str) -> dict[str, tuple[str, RopeConvent
         latent = model_type == "deepseek" and rope is not None and rope.start > 0
         return {"text": ("", CONVENTIONS["deepseek_v2" if latent else model_type])}
     return {"text": ("", RopeConventions(pairing="half" if rope is None else rope.pairing))}
-
-
-def _read_back(
-    config: JsonObject, model_type: str, places: Mapping[str, tuple[str, RopeConventions]]
-) -> Stacks:
-    known = model_type in CONVENTIONS or model_type in MULTIMODAL_MODELS
-    try:
-        return read_config(config, pairing=None if known else places["text"][1].pairing).stacks
-    except (ValueError, TypeError):
-        return {}
 
 
 def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> dict[str, Any]:

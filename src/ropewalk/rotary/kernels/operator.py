@@ -159,10 +159,6 @@ def _into(
     (cpu if cos.is_cpu else gpu).rotate(xs, outs, cos, sin, layout)
 
 
-def _shapes(xs: Sequence[Tensor], *_: Any) -> list[Tensor]:
-    return [_new_like(x) for x in xs]
-
-
 def _new_like(x: Tensor) -> Tensor:
     """Return a new tensor like x, but with contiguous rows that do not overlap.
 
@@ -174,14 +170,10 @@ def _new_like(x: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _nothing(*_: Any) -> None:
-    return None
-
-
 for device in ("CPU", "CUDA"):  # AMD's GPUs are CUDA to torch
     LIBRARY.impl("rotate", _to_new, device)
     LIBRARY.impl("rotate_", _in_place, device)
-LIBRARY.impl("rotate", _shapes, "Meta")
-LIBRARY.impl("rotate_", _nothing, "Meta")
+LIBRARY.impl("rotate", lambda xs, *_: [_new_like(x) for x in xs], "Meta")
+LIBRARY.impl("rotate_", lambda *_: None, "Meta")
 # As torch.library.register_autograd would, which takes 2 ms at import.
 LIBRARY.impl("rotate", _with_gradient, "Autograd")
