@@ -280,11 +280,9 @@ class YaRN(Scaling):
             check_factor(name, getattr(self, name))
         check_int("original_length", self.original_length, 1)
         check_bool("truncate", self.truncate)
-        if self.attention_factor is not None:
-            check_factor("attention_factor", self.attention_factor)
-        for name in ("mscale", "mscale_all_dim"):
+        for name in ("attention_factor", "mscale", "mscale_all_dim"):
             if getattr(self, name) is not None:
-                check_factor(name, getattr(self, name), zero=True)
+                check_factor(name, getattr(self, name), zero=name != "attention_factor")
         if self.beta_fast < self.beta_slow:
             raise ValueError(
                 f"beta_fast must be at least beta_slow={self.beta_slow}, got {self.beta_fast}: "

@@ -278,29 +278,25 @@ _add("axk1 deepseek_v3 glm4_moe_lite youtu", INTERLEAVE)
 _add("kimi_k2", LATENT)
 # DeepSeek-V3.2's indexer pairs halves although the model pairs neighbors; GLM's does not.
 _add("axk2 deepseek_v32", LATENT, indexer=IndexerConventions("half"), defaults=INDEX_128)
-GLM_INDEXER = IndexerConventions("interleaved", "half")
-_add("glm_moe_dsa", LATENT, indexer=GLM_INDEXER, shares_indexers=True, defaults=INDEX_128)
+INDEXED = LATENT._replace(indexer=IndexerConventions("interleaved", "half"), defaults=INDEX_128)
+_add("glm_moe_dsa", INDEXED, shares_indexers=True)
 _add("bailing_hybrid", LATENT, 6e6, required_keys=NEEDS_LAYER_TYPES)
 _add(
     "dots3_note_text",
-    LATENT,
+    INDEXED,
     None,
     rope_parameters_by_layer_type=True,
     required_keys=("per_layer_config",),
-    indexer=GLM_INDEXER,
     indexer_layer_types=frozenset({"indexed_attention"}),
-    defaults=INDEX_128,
 )
 _add("longcat_flash", LATENT, 1e7)
 _add("mistral4", INTERLEAVE, required_keys=NEEDS_ROPE, extra_fields=MISTRAL_FIELDS)
 _add(
     "mistral_large4_text",
-    LATENT,
+    INDEXED,
     reads_no_rope_layers=True,
     required_keys=NEEDS_ROPE,
-    indexer=GLM_INDEXER,
     shares_indexers=True,
-    defaults=INDEX_128,
 )
 _add("deepseek_v2", LATENT, write_pairing=None)
 _add("minicpm3", LATENT, pairing="half", write_pairing=None)

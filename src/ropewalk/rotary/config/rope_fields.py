@@ -128,26 +128,20 @@ def rope_dictionary(
                 f"{shown(name)}, got {shown(written)}"
             )
         return written, place
+    names = shown(sorted(map(str, layer_types)))
     misplaced = [key for key in written if _is_misplaced(key, written, layer_types)]
     if misplaced:
         raise ValueError(
             f"{named(misplaced[0])} must be in the fields of each layer type if layer types have "
-            f"their own fields, got {shown(written[misplaced[0]])} next to {_names(layer_types)}"
+            f"their own fields, got {shown(written[misplaced[0]])} next to {names}"
         )
     if name is None:
         raise ValueError(
-            f"layer_types must name the type of each layer, since rope_parameters has "
-            f"{_names(layer_types)}"
+            f"layer_types must name the type of each layer, since rope_parameters has {names}"
         )
     if name not in written:
-        raise ValueError(
-            f"rope_parameters must have {shown(name)}, a layer type, got {_names(layer_types)}"
-        )
+        raise ValueError(f"rope_parameters must have {shown(name)}, a layer type, got {names}")
     return written[name], f"{place}.{name}"
-
-
-def _names(layer_types: list[str]) -> str:
-    return shown(sorted(map(str, layer_types)))
 
 
 def _today_or_earlier(layer_config: JsonObject) -> tuple[JsonObject, bool]:

@@ -76,11 +76,9 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
     unknown_type: object = model_type
     unsupported: ValueError | None = None
     for stack, key in STACK_KEYS.items():
-        raw_section = config.get(key)
+        raw_section = _at_path(config, key)
         if raw_section is None:
             continue
-        if not isinstance(raw_section, Mapping):
-            raise ValueError(f"{key} must be a dictionary, got {shown(raw_section)}")
         section_type = raw_section.get("model_type")
         if isinstance(section_type, str) and section_type in CONVENTIONS:
             _check_top_level_agrees(config, raw_section, key)
