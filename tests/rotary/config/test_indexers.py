@@ -110,13 +110,6 @@ def test_rotates_as_transformers_own_indexer(model_type):
         torch.testing.assert_close(received, expected, rtol=0, atol=1e-4)
 
 
-def test_deepseeks_indexer_pairs_otherwise_than_the_model():
-    config = {**transformers.CONFIG_MAPPING["deepseek_v32"]().to_dict()}
-    layer = ModelSpec.from_config(config).layer(0)
-    assert (layer.rope.pairing, layer.indexer.pairing) == ("interleaved", "half")
-    assert (layer.indexer.head_dim, layer.indexer.rotary_dim, layer.indexer.start) == (128, 64, 0)
-
-
 @pytest.mark.parametrize("model_type", ["glm_moe_dsa", "hy_v4", "mistral_large4_text"])
 def test_layers_that_share_have_none(model_type):
     config = transformers.CONFIG_MAPPING[model_type](

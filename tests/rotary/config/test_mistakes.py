@@ -36,7 +36,6 @@ MISTAKES = {
         ({"model_type": "llama" * 60_000}, "must be one with a known pairing"),
         ({"model_type": "vjepa2"}, "must be one with a rope that RotarySpec can describe"),
         ({"model_type": "gpt2"}, "a model with a rope, got 'gpt2', which has none: it adds"),
-        ({"model_type": "bert"}, "a model with a rope, got 'bert', which has none: it adds"),
         ({"model_type": "qwen2_5_omni_dit"}, "its code rotates only the first head"),
         ({"model_type": "sam3"}, "vision_config.backbone_config must be given"),
         ({"model_type": "llava", "text_config": 3}, "text_config must be a dictionary, got 3"),
@@ -84,7 +83,6 @@ MISTAKES = {
         ({"hidden_size": GONE}, "must be given, got none of embed_dim, hidden_size"),
         ({"head_dim": 127}, "head_dim must be even if all of it rotates, got 127"),
         ({"head_dim": 2**20}, "head_dim must be at most 8,192"),
-        ({"head_dim": 2**31}, "head_dim must be at most"),
         ({"head_dim": 2**70}, "head_dim must be at most"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor must be absent, as this"),
         ({"qk_rope_head_dim": 64}, "qk_rope_head_dim must be absent"),
@@ -98,7 +96,6 @@ MISTAKES = {
         ({"layer_types": ["full" * 99_000] * 32}, "a known type of layer"),
         ({"num_hidden_layers": GONE}, "num_hidden_layers must be given"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be an integer above 0, got 0"),
-        ({"num_hidden_layers": 10_000}, "num_hidden_layers must be at most 1,000"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 1,000"),
         (
             {"per_layer_config": {"9" * 5_000: {}}, "rope_theta": -1},  # named by long numbers

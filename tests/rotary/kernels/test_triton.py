@@ -26,17 +26,8 @@ GPU = torch.cuda.is_available()
 @pytest.mark.skipif(not TRITON, reason="needs triton: pip install triton (Linux; 0.3 GB)")
 def test_every_case_passes_on_the_gpu_or_in_the_interpreter():
     cases = Path(__file__).parents[2] / "support" / "triton_cases.py"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        str(cases),
-    ]
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, str(cases)]
     switch = {} if GPU else {"TRITON_INTERPRET": "1"}
     run = subprocess.run(
         command, cwd=cases.parents[1], env=os.environ | switch, capture_output=True, text=True
