@@ -277,13 +277,11 @@ def _original_length(layer_config: JsonObject, rope_fields: JsonObject) -> int |
     """Return the original length, from the key where models with this rule have it."""
     dynamic = rope_fields["rope_type"] == "dynamic"
     top_key = "max_position_embeddings" if dynamic else ORIGINAL_LENGTH
-    places = (
-        (top_key, layer_config.get(top_key)),
-        (ORIGINAL_LENGTH, rope_fields.get(ORIGINAL_LENGTH)),
-    )
-    at_top, inside = (
-        None if length is None else positive_length(key, length, 2) for key, length in places
-    )
+    at_top, inside = layer_config.get(top_key), rope_fields.get(ORIGINAL_LENGTH)
+    if at_top is not None:
+        at_top = positive_length(top_key, at_top, 2)
+    if inside is not None:
+        inside = positive_length(ORIGINAL_LENGTH, inside, 2)
     if at_top is not None and inside is not None and at_top != inside:
         raise ValueError(
             f"{ORIGINAL_LENGTH} in the rope's own fields must be the same as {top_key} at the top "
