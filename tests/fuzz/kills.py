@@ -91,8 +91,11 @@ def ended(process: subprocess.Popen[bytes]) -> str:
     return said
 
 
-def content(run: Path) -> dict[str, object]:
-    """Give what a finished run has written, without what time it took."""
+def completed(run: Path) -> dict[str, object]:
+    """Let a run end; give what it has written, without what time it took."""
+    process = start(run)
+    said = ended(process)
+    assert process.returncode == 0, said
     written: dict[str, object] = {}
     for path in sorted((run / "cells").rglob("*.*")):
         if path.is_file() and path.name != "events.jsonl":  # of the last session alone
@@ -129,10 +132,7 @@ def trial(
             hits += hit
             counts[f"{who} {by.name}" if hit else f"{who} {by.name}, nobody there"] += 1
             ended(process)
-        process = start(run)
-        said = ended(process)
-        assert process.returncode == 0, said
-        written = content(run)
+        written = completed(run)
         differing = [k for k in wanted.keys() | written.keys() if wanted.get(k) != written.get(k)]
         assert not differing, f"{run}: {differing} differ after {dict(counts)}"
         assert not leftovers(run), leftovers(run)
@@ -144,10 +144,7 @@ def trial(
 def uninterrupted(folder: Path) -> tuple[dict[str, object], float]:
     """Give what an uninterrupted run writes, and the seconds that it takes."""
     began = time.monotonic()
-    process = start(folder / "whole")
-    said = ended(process)
-    assert process.returncode == 0, said
-    return content(folder / "whole"), time.monotonic() - began
+    return completed(folder / "whole"), time.monotonic() - began
 
 
 def _untimed(value: object) -> object:

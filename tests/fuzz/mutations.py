@@ -48,7 +48,8 @@ class Outcomes:
 def mutate(data: bytes, draw: random.Random) -> bytes:
     """Change a few places: bits, bytes, words, numbers, pieces doubled, dropped or cut off."""
     for _ in range(draw.choice((0, 0, 1, 1, 2, 4))):
-        start = draw.randrange(len(data) + 1) if draw.random() < 0.5 else _header(data, draw)
+        header = min(len(data), 1500)
+        start = draw.randrange((len(data) if draw.random() < 0.5 else header) + 1)
         end = min(len(data), start + draw.choice((0, 1, 1, 3, 20)))
         piece = data[start:end]
         how = draw.randrange(7)
@@ -69,10 +70,6 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
             end = len(data)
         data = data[:start] + piece + data[end:]
     return data
-
-
-def _header(data: bytes, draw: random.Random) -> int:
-    return draw.randrange(min(len(data), 1500) + 1)
 
 
 def fuzz(target: str, folder: Path, seed: int, times: int | None, seconds: float) -> Outcomes:
@@ -104,10 +101,8 @@ def trial(target: Target, data: bytes, folder: Path, outcomes: Outcomes) -> str:
             outcome = _refusal(error)
         except Exception as error:
             outcome = f"fault: {_described(error)}"
-    outcomes.seconds, outcomes.memory = (
-        max(outcomes.seconds, use.seconds),
-        max(outcomes.memory, use.memory),
-    )
+    outcomes.seconds = max(outcomes.seconds, use.seconds)
+    outcomes.memory = max(outcomes.memory, use.memory)
     beyond = use.fault()
     if beyond is not None and not outcome.startswith("fault"):
         return f"fault: {beyond}, {outcome}"

@@ -19,16 +19,10 @@ def write_gguf(path: Path, architecture: str = "llama", tensors=None, vocabulary
     """Write a file with these metadata, by names without the architecture; None removes one."""
     gguf = pytest.importorskip("gguf", reason="GGUF files: pip install 'ropewalk[gguf]'")
     writer = gguf.GGUFWriter(path, architecture)
+    add = {str: writer.add_string, float: writer.add_float32, list: writer.add_array}
     for name, value in {**LLAMA, **fields}.items():
-        key = f"{architecture}.{name}"
-        if isinstance(value, str):
-            writer.add_string(key, value)
-        elif isinstance(value, float):
-            writer.add_float32(key, value)
-        elif isinstance(value, list):
-            writer.add_array(key, value)
-        elif value is not None:
-            writer.add_uint32(key, value)
+        if value is not None:
+            add.get(type(value), writer.add_uint32)(f"{architecture}.{name}", value)
     if vocabulary:
         writer.add_token_list([f"token {i}" for i in range(vocabulary)])
     for name, values in (tensors or {"token_embd.weight": [0.0] * 8}).items():

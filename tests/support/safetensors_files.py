@@ -1,6 +1,7 @@
 """Safetensors files and a tiny llama folder written from the description of the format."""
 
 import json
+import math
 import random
 import struct
 
@@ -26,13 +27,6 @@ SHAPES = {
 ENDS = {"model.embed_tokens.weight": (20, 16), "model.norm.weight": (16,)}
 
 
-def size_of(dtype, shape):
-    count = WIDTH[dtype]
-    for size in shape:
-        count *= size
-    return count
-
-
 def file_of(header, data=b"", length=None):
     """Return a file from a header (facts, or bytes as they are) and the data."""
     raw = header if isinstance(header, bytes) else json.dumps(header).encode()
@@ -46,7 +40,7 @@ def tensors_file(tensors, metadata=None):
         header["__metadata__"] = metadata
     draw = random.Random(0)
     for name, (dtype, shape) in tensors.items():
-        size = size_of(dtype, shape)
+        size = WIDTH[dtype] * math.prod(shape)
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + size]}
         data += draw.randbytes(size)
         at += size

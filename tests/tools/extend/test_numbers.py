@@ -1,4 +1,4 @@
-"""`extend`'s numbers, against formulas that are written from scratch here.
+"""`extend`'s numbers, against the formulas of the rules' sources.
 
 These fail if a wavelength, an angle beyond training, an amplitude or a score is another than the
 formula's, if a target that is too short or a rule that the model's code ignores is accepted, or if
@@ -25,30 +25,15 @@ QWEN = {
 }
 
 
-def frequency(method, pair, dims, theta, s, original):
-    """A pair's radians per position under a rule, at s times the original length."""
-    plain = theta ** (-2 * pair / dims)
-    turns = original * plain / (2 * math.pi)
-    if method == "none":
-        return plain
-    if method == "linear":
-        return plain / s
-    if method == "ntk":
-        return (theta * s ** (dims / (dims - 2))) ** (-2 * pair / dims)
-    if method == "dynamic":
-        stretch = s * s - (s - 1)
-        return (theta * stretch ** (dims / (dims - 2))) ** (-2 * pair / dims)
-    if method == "llama3":
-        keep = min(max((turns - 1) / (4 - 1), 0), 1)
-        return keep * plain + (1 - keep) * plain / s
-    assert method == "yarn"
+def frequencies(method, dims, theta, s, original):
+    """Each pair's radians per position under a rule of usual parameters, at s times the length."""
+    pytest.importorskip("mpmath", reason="computes the formulas: pip install 'ropewalk[dev]'")
+    from scaling_formulas import ORIGINAL, scaled_frequencies
 
-    def index(rotations):
-        return dims * math.log(original / (2 * math.pi * rotations)) / (2 * math.log(theta))
-
-    low, high = max(math.floor(index(32)), 0), min(math.ceil(index(1)), dims - 1)
-    blend = min(max((pair - low) / max(high - low, 0.001), 0), 1)
-    return plain * (1 - blend) + plain / s * blend
+    in_config = {"none": {"rope_type": "default"}, "ntk": {"rope_type": "dynamic", "alpha": s}}
+    rule = {"rope_type": method, "factor": s, ORIGINAL: original, **in_config.get(method, {})}
+    rule |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    return list(map(float, scaled_frequencies(rule, theta, dims, int(original * s))))
 
 
 @settings(max_examples=15, deadline=None)
@@ -67,8 +52,9 @@ def test_every_number_is_the_formulas(dims, theta, original, s):
         if result.refused:
             continue
         (numbers,) = result.numbers
-        plain = [frequency("none", i, dims, theta, s, original) for i in range(dims // 2)]
-        ruled = [frequency(result.method, i, dims, theta, s, original) for i in range(dims // 2)]
+        plain, ruled = (
+            frequencies(method, dims, theta, s, original) for method in ("none", result.method)
+        )
         assert numbers.wavelengths_before == pytest.approx([2 * math.pi / f for f in plain])
         assert numbers.wavelengths_after == pytest.approx([2 * math.pi / f for f in ruled])
         assert numbers.growth == pytest.approx([p / r for p, r in zip(plain, ruled, strict=True)])

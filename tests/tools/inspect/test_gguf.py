@@ -160,6 +160,7 @@ def test_what_a_file_leaves_out_is_a_warning(report_of):
     lost = {**YARN, "rope.scaling.original_context_length": None}
     found = {each.id: each for each in report_of("qwen3", **lost).warnings}
     assert "context_length = 8,192" in found["original-length-missing"].cause
+    assert report_of(context_length=0).max_length is None
 
 
 @pytest.mark.parametrize(
@@ -227,6 +228,7 @@ def test_a_hostile_header_is_an_error_in_bounded_time(tmp_path, content, message
     assert time.process_time() - start < 3
     assert len(str(error.value)) < 600
     assert "\n" not in str(error.value)
+    assert "model.gguf" in str(error.value)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -243,17 +245,6 @@ def test_any_damage_is_read_or_named(tmp_path, at, value, cut):
     damaged.write_bytes(content[:at] if cut else content)
     with suppress(ValueError):
         rw.tools.inspect(damaged)
-
-
-def test_a_truncated_file_says_so(tmp_path):
-    path = write_gguf(tmp_path / "model.gguf", tensors={"token_embd.weight": [0.0] * 1000})
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"model\.gguf is not a GGUF file .* it is truncated"):
-        rw.tools.inspect(path)
-
-
-def test_a_context_of_zero_is_none(report_of):
-    assert report_of(context_length=0).max_length is None
 
 
 def test_without_gguf_the_error_names_the_extra(tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ long time; and if a name on the hub is asked for although a file has this name.
 """
 
 import json
-import os
 import sys
 import time
 from types import SimpleNamespace
@@ -39,16 +38,9 @@ def test_a_folder_with_one_gguf_file(tmp_path):
     ("content", "message"),
     [
         (b"", "it is empty"),
-        (b"{", "the end at line 1, column 2 is not JSON"),
-        (b'{"a": 1,}', "is not JSON"),
         (b"[" * 100_000, "more"),
-        (b'{"a":' * 100_000, "more"),
-        (b"\xff\xfe", "not UTF-8 at byte 0"),
-        (b"[1, 2]", "must be a JSON object, got list"),
-        (b'{"model_type": "llama", "model_type": "gemma"}', "must be given once"),
         (b'{"model_type": 5}', "model_type must be a string"),
         (b"x" * (5 * 2**20), "at most 4,194,304 are allowed"),
-        (b'{"rope_theta": ' + b"9" * 10_000 + b"}", "an integer of too many digits"),
     ],
 )
 def test_bad_json_is_an_error_in_bounded_time(tmp_path, content, message):
@@ -94,9 +86,6 @@ def test_what_is_not_there_or_not_a_file(tmp_path):
         rw.tools.inspect("")
     with pytest.raises(TypeError, match="config must be a path"):
         rw.tools.inspect(5)
-    os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(ValueError, match="a pipe, not a regular file"):
-        rw.tools.inspect(tmp_path / "pipe.json")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.gguf"])

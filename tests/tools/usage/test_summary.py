@@ -27,26 +27,17 @@ def cost(fraction, difference, low, high):
 
 
 @pytest.mark.parametrize(
-    ("kinds", "says"),
+    ("kinds", "heads", "position", "content", "others"),
     [
-        (
-            ((None, None), (None, "position")),
-            "Of 4 heads, 1 is position-like and 0 content-like by the rule below; the other 3 are "
-            "neither clearly.",
-        ),
-        (
-            (("content", "content"), ("position", None)),
-            "Of 4 heads, 1 is position-like and 2 content-like by the rule below; the other 1 is "
-            "neither clearly.",
-        ),
-        (
-            (("position", "position"),),
-            "Of 2 heads, 2 are position-like and 0 content-like by the rule below.",
-        ),
-        ((("content",),), "Of 1 head, 0 are position-like and 1 content-like by the rule below."),
+        (((None, None), (None, "position")), "4 heads", "1 is", 0, "3 are"),
+        ((("content", "content"), ("position", None)), "4 heads", "1 is", 2, "1 is"),
+        ((("position", "position"),), "2 heads", "2 are", 0, ""),
+        ((("content",),), "1 head", "0 are", 1, ""),
     ],
 )
-def test_heads_are_counted(kinds, says):
+def test_heads_are_counted(kinds, heads, position, content, others):
+    says = f"Of {heads}, {position} position-like and {content} content-like by the rule below"
+    says += f"; the other {others} neither clearly." if others else "."
     assert says in [*sentences(usage(kinds))]
 
 

@@ -65,10 +65,8 @@ def test_norms_are_those_of_the_projections():
                 both = held[..., head, pair] ** 2 + held[..., head, pair + D // 2] ** 2
                 assert norms[head][pair] == pytest.approx(both.mean().sqrt().item(), rel=1e-5)
     for head in range(HEADS):
-        expected = [
-            a * b for a, b in zip(found.q_norms[head], found.k_norms[head // 2], strict=True)
-        ]
-        assert found.products[head] == pytest.approx(expected, rel=1e-9)
+        both = zip(found.q_norms[head], found.k_norms[head // 2], strict=True)
+        assert found.products[head] == pytest.approx([a * b for a, b in both], rel=1e-9)
     turns = [2 * torch.pi * 100 ** (i / 4) for i in range(4)]
     assert found.wavelengths == pytest.approx(turns, rel=1e-9)
 
@@ -89,12 +87,9 @@ def permuted(model):
     order = torch.arange(D).view(2, -1).T.flatten()
     with torch.no_grad():
         for layer in other.layers:
-            for linear, heads in (
-                (layer.attention.query, HEADS),
-                (layer.attention.key_value, HEADS),
-            ):
+            for linear in (layer.attention.query, layer.attention.key_value):
                 for x in (linear.weight, linear.bias):
-                    part = x[: heads * D].unflatten(0, (heads, D))
+                    part = x[: HEADS * D].unflatten(0, (HEADS, D))
                     part.copy_(part[:, order].clone())
     return other
 
@@ -267,20 +262,6 @@ def test_masked_tokens_are_the_targets_of_a_model_that_looks_ahead():
     assert found.unmeasured == ()
 
 
-@pytest.mark.parametrize(
-    ("targets", "message"),
-    [
-        (torch.zeros(16, 32), "targets must be a tensor of integer ids"),
-        (torch.zeros(16, 31).long(), r"targets must have the shape \(16, 32\) of tokens"),
-        (torch.full((16, 32), -1), "an id of at least 0"),
-        (torch.full((16, 32), 50), "targets must be ids from 0 to 49, got 50"),
-    ],
-)
-def test_wrong_targets_are_refused(targets, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        tools.usage(model_of(), text(), targets=targets)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_model_is_as_it_was(fails, monkeypatch):
     model, tokens = model_of().train(), text()
@@ -313,19 +294,23 @@ def test_one_row_and_plain_data():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "message"),
+    ("name", "ids", "message"),
     [
-        (torch.zeros(16, 32), "tokens must be a tensor of integer ids"),
-        ([[1, 2]], "tokens must be a tensor of integer ids"),
-        (torch.zeros(16, 8).long(), "at least 16 tokens in a row"),
-        (torch.zeros(2, 32).long(), "at least 10 blocks of 32 predicted tokens, got 2"),
-        (torch.full((16, 32), 50), "tokens must be ids from 0 to 49, got 50"),
-        (torch.full((16, 32), -1), "tokens must be ids from 0 to 49, got -1"),
+        ("tokens", torch.zeros(16, 32), "tokens must be a tensor of integer ids"),
+        ("tokens", [[1, 2]], "tokens must be a tensor of integer ids"),
+        ("tokens", torch.zeros(16, 8).long(), "at least 16 tokens in a row"),
+        ("tokens", torch.zeros(2, 32).long(), "at least 10 blocks of 32 predicted tokens, got 2"),
+        ("tokens", torch.full((16, 32), 50), "tokens must be ids from 0 to 49, got 50"),
+        ("tokens", torch.full((16, 32), -1), "tokens must be ids from 0 to 49, got -1"),
+        ("targets", torch.zeros(16, 32), "targets must be a tensor of integer ids"),
+        ("targets", torch.zeros(16, 31).long(), r"targets must have the shape \(16, 32\) of token"),
+        ("targets", torch.full((16, 32), -1), "an id of at least 0"),
+        ("targets", torch.full((16, 32), 50), "targets must be ids from 0 to 49, got 50"),
     ],
 )
-def test_wrong_tokens_are_refused(tokens, message):
+def test_wrong_ids_are_refused(name, ids, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        tools.usage(model_of(), tokens)
+        tools.usage(model_of(), **{"tokens": text(), name: ids})
 
 
 @pytest.mark.parametrize(
