@@ -304,8 +304,9 @@ def draft_folder(folder, prefix, rows=32, **facts):
         shapes = {**SHAPES, **norms, "self_attn.q_proj.weight": (rows, 16)}
         tensors |= {before + name: ("F32", shape) for name, shape in shapes.items()}
     llama_folder(folder, config)
-    content = tensors_file(tensors)
-    (folder / "model.safetensors").write_bytes(with_equal_queries(content, prefix))
+    content = bytearray(tensors_file(tensors))
+    content[queries_at(content, prefix)] = content[queries_at(content, "model.layers.1.")]
+    (folder / "model.safetensors").write_bytes(content)
     return folder
 
 
@@ -313,12 +314,6 @@ def queries_at(content, prefix):
     end = 8 + int.from_bytes(content[:8], "little")
     offsets = json.loads(content[8:end])[f"{prefix}self_attn.q_proj.weight"]["data_offsets"]
     return slice(end + offsets[0], end + offsets[1])
-
-
-def with_equal_queries(content, prefix):
-    changed = bytearray(content)
-    changed[queries_at(content, prefix)] = content[queries_at(content, "model.layers.1.")]
-    return bytes(changed)
 
 
 @pytest.mark.parametrize("prefix", DRAFTS)

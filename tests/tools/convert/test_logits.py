@@ -49,6 +49,13 @@ def distance(first, second):
     return ((first - second).abs().max() / second.abs().max()).item()
 
 
+def compute_the_same(kind, folder):
+    """Check that a model of half pairs and the converted one beside it have equal logits."""
+    expected, converted = logits(loaded(kind, folder / "in")), loaded(kind, folder / "out")
+    with rotating(converted, "interleaved"):
+        assert distance(logits(converted), expected) < CLOSE
+
+
 def other(folder):
     """Return the pairing of a saved model, and the other one."""
     ropes = [layer.rope for layer in ModelSpec.from_config(folder).layers if layer.rope]
@@ -130,10 +137,7 @@ def test_a_sharded_bfloat16_model_is_converted_file_by_file(tmp_path):
     conversion = tools.convert(tmp_path / "in", tmp_path / "out", to="interleaved")
     assert len({tensor.file for tensor in conversion.tensors}) > 1
     assert {tensor.bytes for tensor in conversion.tensors} == {2 * 64 * 64, 2 * 32 * 64}
-    expected = logits(loaded(type(model), tmp_path / "in"))
-    converted = loaded(type(model), tmp_path / "out")
-    with rotating(converted, "interleaved"):
-        assert distance(logits(converted), expected) < CLOSE
+    compute_the_same(type(model), tmp_path)
     tools.convert(tmp_path / "out", tmp_path / "back", to="half")
     assert contents(tmp_path / "back") == contents(tmp_path / "in")
     index = "model.safetensors.index.json"
@@ -145,10 +149,7 @@ def test_a_base_model_saved_without_its_head(tmp_path):
     model.save_pretrained(tmp_path / "in")
     conversion = tools.convert(tmp_path / "in", tmp_path / "out", to="interleaved")
     assert conversion.tensors[0].name == "layers.0.self_attn.k_norm.weight"
-    expected = logits(loaded(type(model), tmp_path / "in"))
-    converted = loaded(type(model), tmp_path / "out")
-    with rotating(converted, "interleaved"):
-        assert distance(logits(converted), expected) < CLOSE
+    compute_the_same(type(model), tmp_path)
 
 
 def test_weights_with_another_pairing_than_their_config_says(tmp_path):

@@ -75,7 +75,6 @@ def test_rules_that_are_not_shown_to_be_worse_are_named():
     assert any(each.endswith("and all others are shown to be higher") for each in findings(both))
     said = findings(measured(ZERO, tied=("none",)))
     assert "lowest loss with 256 tokens of context: linear; not shown to be higher: none" in said
-
     assert (
         "lowest loss with 256 tokens of context: linear, and all others that were measured are "
         "shown to be higher"

@@ -49,9 +49,9 @@ def measure(model, rules=RULES, **more):
     return tools.measure_loss(model, text(), rules, original=ORIGINAL, to=TO, **more)
 
 
-def own_losses(model, end, context):
+def own_losses(model, end, context, start=()):
     """The loss of the last 16 tokens before `end`, without the tool."""
-    ids = text()[end - context : end][None]
+    ids = torch.tensor([[*start, *text()[end - context + len(start) : end]]])
     with torch.no_grad():
         logits = model(input_ids=ids).logits[0].double()
     return F.cross_entropy(logits[:-1], ids[0, 1:], reduction="none")[-16:]
@@ -88,11 +88,7 @@ class TestLossByContext:
     def test_start_tokens_come_before_each_context(self):
         model = sharp_model()
         found = measure(model, {}, passages=1, start=torch.tensor([1]))
-        end = found.ends[0]
-        ids = torch.cat((torch.tensor([1]), text()[end - 63 : end]))[None]
-        with torch.no_grad():
-            logits = model(input_ids=ids).logits[0].double()
-        own = F.cross_entropy(logits[:-1], ids[0, 1:], reduction="none")[-16:].mean()
+        own = own_losses(model, found.ends[0], 64, start=[1]).mean()
         at = next(each for each in found.results[0].contexts if each.context == 64)
         assert at.loss == pytest.approx(own.item(), abs=1e-4)
 

@@ -300,29 +300,25 @@ def _names(path: Path) -> list[str]:
 def _check_name(file: Path) -> None:
     """Raise if a file has weights that are not converted."""
     name, is_read = file.name.lower(), file.name.endswith(".safetensors")
-    if name in ADAPTERS or name.startswith("adapter_model."):
-        why = (
-            "an adapter (LoRA) is not converted, and would not fit converted weights; merge it "
-            "into the model first"
-        )
-    elif ".safetensors" in name and not is_read and ".safetensors.index." not in file.name:
-        why = (  # such as MODEL.SAFETENSORS and model.safetensors.bak
-            "weights are in names that end in .safetensors, and a copy would keep the old pairing; "
-            "rename it, or move it out of the folder"
-        )
-    elif name.endswith(OTHER_WEIGHTS) and not (name in NO_WEIGHTS or name.startswith("rng_state")):
-        why = (
-            "only safetensors are converted, and these weights would keep the old pairing; move it "
-            "out of the folder, or save the model as safetensors"
-        )
-    elif name.startswith("consolidated") and is_read:
-        why = (
-            "weights with the names of another library are not converted, and would keep the old "
-            "pairing; move it out of the folder"
-        )
-    else:
-        return
-    raise ValueError(f"{shown_path(file)}: {why}")
+    has_weights = not (name in NO_WEIGHTS or name.startswith("rng_state"))
+    reasons = {
+        "an adapter (LoRA) is not converted, and would not fit converted weights; merge it into "
+        "the model first": name in ADAPTERS or name.startswith("adapter_model."),
+        # Such as MODEL.SAFETENSORS and model.safetensors.bak.
+        "weights are in names that end in .safetensors, and a copy would keep the old pairing; "
+        "rename it, or move it out of the folder": (
+            ".safetensors" in name and not is_read and ".safetensors.index." not in file.name
+        ),
+        "only safetensors are converted, and these weights would keep the old pairing; move it out "
+        "of the folder, or save the model as safetensors": (
+            name.endswith(OTHER_WEIGHTS) and has_weights
+        ),
+        "weights with the names of another library are not converted, and would keep the old "
+        "pairing; move it out of the folder": name.startswith("consolidated") and is_read,
+    }
+    for why, applies in reasons.items():
+        if applies:
+            raise ValueError(f"{shown_path(file)}: {why}")
 
 
 def _check_index(path: Path, indexes: list[str], files: tuple[SafetensorsFile, ...]) -> None:

@@ -252,15 +252,13 @@ add(
 )
 
 
-def _latent_rows(section: Section) -> Mapping[str, Place]:
-    return {"kv_a_proj_with_mqa": latent_key(positive_int(section, "kv_lora_rank"))}
-
-
 LATENT = Layout(
     moved={"q_proj": queries, "q_b_proj": queries},
     kept=names("q_a_proj q_a_layernorm kv_a_layernorm kv_b_proj o_proj rotary_emb.inv_freq"),
     required=names("q_proj|q_b_proj kv_a_proj_with_mqa kv_b_proj"),
-    from_config=_latent_rows,
+    from_config=lambda section: {
+        "kv_a_proj_with_mqa": latent_key(positive_int(section, "kv_lora_rank"))
+    },
 )
 add("deepseek_v2 youtu minicpm3", LATENT)
 add("deepseek_v3 glm4_moe_lite", LATENT, drafts="model.layers.")

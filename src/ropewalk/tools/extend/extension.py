@@ -135,6 +135,4 @@ class Extension:
     def to_dict(self) -> dict[str, Any]:
         """Return the extension as plain data; an infinite wavelength is None."""
         plain: dict[str, Any] = to_plain(self)
-        for result, each in zip(self.results, plain["results"], strict=True):
-            each["rule"] = None if result.rule is None else repr(result.rule)
         return plain

@@ -101,10 +101,8 @@ def _context(kinds: tuple[LayerKind, ...], longest: int | None) -> Iterator[Caut
 
 
 def _indexer(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
-    indexer = kind.indexer
-    if indexer is None:
-        return
-    if (indexer.pairing, indexer.write_pairing) != (rope.pairing, rope.write_pairing):
+    indexer, own = kind.indexer, (rope.pairing, rope.write_pairing)
+    if indexer is not None and (indexer.pairing, indexer.write_pairing) != own:
         yield Caution(
             "indexer-pairing",
             place_of(kind),
@@ -298,9 +296,7 @@ def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iter
                 EARLIER_FORM,
             )
         if isinstance(rule, YaRN):
-            if not lost:
-                yield from _tensorrt_yarn(rule)
-            yield from _truncated(rule, by_layer_type=bool(by_layer_type))
+            yield from _yarn(rule, lost=lost, by_layer_type=bool(by_layer_type))
         if isinstance(rule, YaRN | Linear):
             yield from _genai(rule, section.get("model_type"), by_layer_type or [written])
     thetas = {rope.theta for rope in ropes}
@@ -314,30 +310,27 @@ def engine_cautions(kinds: tuple[LayerKind, ...], sections: RawSections) -> Iter
         )
 
 
-def _tensorrt_yarn(rule: YaRN) -> Iterator[Caution]:
+def _yarn(rule: YaRN, *, lost: bool, by_layer_type: bool) -> Iterator[Caution]:
+    """Yield warnings about fields of YaRN. lost: whether TensorRT-LLM ignores the whole rule."""
     usual, own = rule.sharpening(1.0), rule.attention_factor
     ignored = []
     if own is not None and not _close(own, usual):
         ignored.append(f"attention_factor (it uses {usual:.6g} instead of {own:.6g})")
     if not rule.truncate:
         ignored.append("truncate (it rounds the band of blended pairs)")
-    if ignored:
+    if ignored and not lost:
         yield _ignores(
             "TensorRT-LLM",
             f"it ignores {' and '.join(ignored)}",
             "compare its applied q and k with this model's at far positions before serving",
         )
-
-
-def _truncated(rule: YaRN, *, by_layer_type: bool) -> Iterator[Caution]:
-    if rule.truncate:
-        return
-    yield _ignores(
-        "llama.cpp",
-        "it ignores truncate = false, and always rounds the band of blended pairs",
-        "expect small differences of the blended pairs; no flag changes it",
-    )
-    if by_layer_type:
+    if not rule.truncate:
+        yield _ignores(
+            "llama.cpp",
+            "it ignores truncate = false, and always rounds the band of blended pairs",
+            "expect small differences of the blended pairs; no flag changes it",
+        )
+    if by_layer_type and not rule.truncate:
         yield _ignores(
             "transformers",
             "it ignores truncate inside the fields of a layer type, and rounds the band",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from os import PathLike
 from typing import Any
 
@@ -109,16 +110,12 @@ def compare_ropes(
 
 
 def _layers(one: ModelReport, two: ModelReport) -> Iterator[LayerDifference]:
-    for a in one.kinds:
-        for b in two.kinds:
-            if a.stack != b.stack:
-                continue
-            shared = tuple(sorted(set(a.layers) & set(b.layers)))
-            unknown = not a.layers or not b.layers
-            if not shared and not (unknown and a.layer_types == b.layer_types):
-                continue
-            if found := _difference(a, b, shared, _not_compared(one, two)):
-                yield found
+    for a, b in product(one.kinds, two.kinds):
+        shared = tuple(sorted(set(a.layers) & set(b.layers)))
+        unknown = not a.layers or not b.layers
+        alike = a.stack == b.stack and (shared or (unknown and a.layer_types == b.layer_types))
+        if alike and (found := _difference(a, b, shared, _not_compared(one, two))):
+            yield found
 
 
 def _only_written_differently(found: LayerDifference) -> bool:

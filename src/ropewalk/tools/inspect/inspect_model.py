@@ -81,21 +81,14 @@ def inspect(config: str | PathLike[str] | JsonObject, *, pairing: str | None = N
         return inspect_gguf(source.gguf, source.name, pairing)
     assert source.config is not None
     reading = read_with_repairs(source.config, pairing)
-    sections = _sections(reading.config, reading.model, pairing)
+    sections: RawSections = {}
+    with suppress(ValueError):  # a type that is read only because of `pairing`
+        sections = find_sections(reading.config, reading.config.get("model_type"))
     longest, key = _max_length(reading.config, sections)
     kinds = layer_kinds(reading.model, longest)
     cautions = find_cautions(kinds, sections, longest, reading.assumptions)
     model_type = reading.model.model_type
     return ModelReport(source.name, "config.json", model_type, longest, key, kinds, cautions)
-
-
-def _sections(config: JsonObject, model: ModelSpec, pairing: str | None) -> RawSections:
-    """Return the section of each stack; {} for a type that is read only because of `pairing`."""
-    try:
-        return find_sections(config, config.get("model_type"))
-    except ValueError:
-        assert pairing is not None
-        return {}
 
 
 def _max_length(config: JsonObject, sections: RawSections) -> tuple[int, str] | tuple[None, None]:

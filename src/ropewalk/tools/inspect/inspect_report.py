@@ -83,7 +83,11 @@ def _rope_rows(rope: RopeFacts) -> Iterator[Row]:
     scores = f", so scores of rotated dimensions grow {rope.amplitude**2:.4g} times"
     scores = "" if math.isclose(rope.amplitude, 1.0) else scores
     yield "amplitude", f"{rope.amplitude:.6g} on cos and sin{scores}"
-    yield from _wavelength_rows(rope)
+    plain, ruled = (_span(each) for each in (rope.plain_wavelengths, rope.wavelengths))
+    without = "" if plain == ruled else " without the rule"
+    yield "wavelengths", f"{plain} positions per turn{without}"
+    if without:
+        yield "", f"{ruled} with it"
     for turns in rope.turns:
         yield "full turn" if turns is rope.turns[0] else "", _turns_text(turns, rope)
     if rope.float32_error is not None:
@@ -96,15 +100,6 @@ def _part(rope: RopeFacts) -> str:
         return f"all {rope.head_dim} dimensions"
     first, last = rope.start, rope.start + rope.rotary_dim - 1
     return f"{rope.rotary_dim} of {rope.head_dim} dimensions, {first} to {last}"
-
-
-def _wavelength_rows(rope: RopeFacts) -> Iterator[Row]:
-    plain, ruled = (_span(each) for each in (rope.plain_wavelengths, rope.wavelengths))
-    if plain == ruled:
-        yield "wavelengths", f"{plain} positions per turn"
-        return
-    yield "wavelengths", f"{plain} positions per turn without the rule"
-    yield "", f"{ruled} with it"
 
 
 def _span(wavelengths: Sequence[float]) -> str:

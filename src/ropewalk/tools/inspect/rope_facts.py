@@ -130,9 +130,9 @@ class ModelReport:
 def to_plain(value: Any) -> Any:
     """Return a report, or a part of it, as dict, list, str, float, int, bool and None.
 
-    A wavelength of inf is None. A rope's `spec` is the call that makes it.
+    A wavelength of inf is None. A spec and a rule are the calls that make them.
     """
-    if isinstance(value, RotarySpec):
+    if isinstance(value, RotarySpec | Scaling):
         return repr(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: to_plain(getattr(value, each.name)) for each in fields(value)}

@@ -134,8 +134,6 @@ class LossMeasurement:
     def to_dict(self) -> dict[str, Any]:
         """Return the measurement as plain data."""
         plain: dict[str, Any] = to_plain(self)
-        for result, facts in zip(self.results, plain["results"], strict=True):
-            facts["rule"] = None if result.rule is None else repr(result.rule)
         return plain
 
 
