@@ -110,11 +110,7 @@ def _vectors() -> dict[str, CatalogueVector]:
 def as_vectors(facts: Mapping[str, Any]) -> dict[str, CatalogueVector]:
     """Return the test vectors of vectors.json as records."""
     return {
-        name: CatalogueVector(
-            name,
-            spec=vector["spec"],
-            **{key: _tuples(value) for key, value in vector.items() if key != "spec"},
-        )
+        name: CatalogueVector(name, **{key: _tuples(value) for key, value in vector.items()})
         for name, vector in facts.items()
     }
 

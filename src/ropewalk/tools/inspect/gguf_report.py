@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -137,17 +137,20 @@ def _report(
     stated = cast(Pairing | None, known or pairing)
     rule = _rule(values, tensors, longest)
     spec = _spec(values, rule, stated or "half", sliding=False)
-    origins = _origins(values, "argument" if known is None else "architecture", sliding=False)
+    ropes = {"": (spec, tuple(range(count)))}
     sliding = _sliding(values, spec, count)
-    full = tuple(i for i in range(count) if sliding is None or i not in sliding[1])
-    kinds = [_kind(spec, origins, full, longest, values, stated, "")]
     if sliding is not None:
-        origins = _origins(values, origins["pairing"], sliding=True)
-        other, where = sliding
-        kinds.append(_kind(other, origins, where, longest, values, stated, "sliding_attention"))
-        if not where:
-            kinds[0] = replace(kinds[0], layers=())
-        kinds[0] = replace(kinds[0], layer_types=("full_attention",))
+        where = sliding[1]
+        full = tuple(i for i in range(count) if i not in where) if where else ()
+        ropes = {"full_attention": (spec, full), "sliding_attention": sliding}
+    kinds = []
+    for layer_type, (rope, layers) in ropes.items():
+        slides = layer_type == "sliding_attention"
+        origins = _origins(values, "architecture" if known else "argument", sliding=slides)
+        both = contexts(rope.scaling, longest)
+        facts = rope_facts(rope, origins, *both, knows_pairing=stated is not None)
+        types = (layer_type,) if layer_type else ()
+        kinds.append(LayerKind("text", layers, types, facts, _softmax_factor(values, rope)))
     cautions = list(gguf_cautions(values, kinds, stated))
     if not is_missing_original(cautions):
         for kind in kinds:
@@ -156,21 +159,6 @@ def _report(
     length_key = None if longest is None else values.key("context_length")
     kinds.sort(key=lambda kind: kind.layers)
     return ModelReport(name, "GGUF", architecture, longest, length_key, tuple(kinds), once)
-
-
-def _kind(
-    spec: RotarySpec,
-    origins: Mapping[str, str],
-    layers: Sequence[int],
-    longest: int | None,
-    values: GgufValues,
-    pairing: Pairing | None,
-    layer_type: str,
-) -> LayerKind:
-    known = contexts(spec.scaling, longest)
-    facts = rope_facts(spec, origins, *known, knows_pairing=pairing is not None)
-    types = (layer_type,) if layer_type else ()
-    return LayerKind("text", tuple(layers), types, facts, _softmax_factor(values, spec))
 
 
 def _rule(
