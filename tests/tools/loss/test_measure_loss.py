@@ -238,10 +238,7 @@ class TestBadInput:
         [
             ({"tokens": text(255)}, "tokens must be at least 256, the longest context, got 255"),
             ({"tokens": text()[None]}, r"tokens must be the ids of tokens \(N,\), got shape"),
-            (
-                {"tokens": text() + 61},
-                f"tokens must be ids from 0 to 63, got {int(text().max()) + 61}",
-            ),
+            ({"tokens": text() + 61}, r"tokens must be ids from 0 to 63, got 1\d\d"),
             ({"tokens": text() - 4}, "tokens must be ids from 0 to 63, got -1"),
             ({"start": torch.tensor([64])}, "start must be ids from 0 to 63, got 64"),
             ({"to": 64}, "to must be at least 65"),

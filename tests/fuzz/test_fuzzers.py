@@ -1,7 +1,8 @@
-"""Mutated configs, encodings, corpora, vocabularies and checkpoints, up to 250 of each format.
+"""A few mutated inputs of each format, and a few kills of a run; the scripts beside this make more.
 
-The first fails if one ends in an exception that is not ours, in a message as long as the input, in
-something unsound, or beyond 2 s of CPU or 500 MB; the others if the fuzzer would not notice.
+These fail if an input ends in an exception that is not ours, in a message as long as itself, in
+something unsound, or beyond 2 s of CPU or 500 MB; if the fuzzer would not notice; and if what a
+killed run ends in differs in one bit from an uninterrupted one, or leaves a file or a process.
 """
 
 import sys
@@ -14,9 +15,9 @@ from scripts import load_scripts
 from ropewalk.rotary.config import head_layouts, rope_fields
 
 if sys.platform != "linux":
-    pytest.skip("needs limits of Linux", allow_module_level=True)
+    pytest.skip("needs limits and processes of Linux", allow_module_level=True)
 
-(mutations,) = load_scripts("tests/fuzz", "mutations")
+mutations, kills = load_scripts("tests/fuzz", "mutations", "kills")
 
 TIMES = {"checkpoints": 40, "configs": 60, "gzip": 25}
 SLOW = ["configs"]
@@ -79,3 +80,10 @@ def test_the_fuzzer_of_configs_notices(monkeypatch, tmp_path):
     monkeypatch.setattr(head_layouts, "positive_int", lambda values, *keys, most: 128)
     with pytest.raises(AssertionError, match="nonsense was read: head_dim"):
         read(text, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path):
+    wanted, seconds = kills.uninterrupted(tmp_path)
+    counts = kills.trial(tmp_path, kills=4, seed=0, wanted=wanted, seconds=seconds)
+    assert sum(counts[f"{who} {by.name}"] for who, by in kills.KINDS) == 4
