@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from catalogue_entries import make_entry, model_types, rules
 from catalogue_tables import written
 
 import ropewalk
 from ropewalk.files import readable_json
 from ropewalk.tools.catalogue import as_vectors, read_data
-from ropewalk.tools.catalogue.entries import make_entry, model_types, rules
 
 VERSION = 1
 DATA = Path(ropewalk.__file__).parent / "tools" / "catalogue"

@@ -22,10 +22,9 @@ from ropewalk.tools.catalogue import (
     RopeOfType,
     read_data,
 )
-from ropewalk.tools.catalogue.entries import model_types
 
 pytest.importorskip("mpmath", reason="computes the vectors: pip install 'ropewalk[dev]'")
-_, script = load_scripts("docs", "catalogue_vectors", "catalogue")
+_, tables, script = load_scripts("docs", "catalogue_vectors", "catalogue_entries", "catalogue")
 
 DATA = ROOT / "src" / "ropewalk" / "tools" / "catalogue"
 SCHEMA = read_data("catalogue.schema")
@@ -55,7 +54,7 @@ def test_sources_are_those_of_transformers():
     if transformers.__version__ != CATALOGUE["transformers"]:
         pytest.skip(f"the file is of transformers {CATALOGUE['transformers']}")
     (sources,) = load_scripts("docs", "catalogue_sources")
-    files = sources.modeling_files(model_types())
+    files = sources.modeling_files(tables.model_types())
     for name, entry in CATALOGUE["model_types"].items():
         assert entry["source"] == files.get(name, "own code of the model"), name
         assert name not in files or (sources.MODELS.parent / files[name]).is_file()

@@ -2,7 +2,7 @@
 
 The functions read catalogue.json and vectors.json, which users of other languages read too. Both
 are written by docs/catalogue.py from the tables of `ropewalk.rotary.config`, where each fact is
-stated once; a test compares them. `entries` makes the entries from the tables.
+stated once; a test compares them.
 
 catalogue.schema.json describes every field of the records. A hash leaves out the dictionaries,
 which have none.
