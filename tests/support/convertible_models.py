@@ -3,7 +3,7 @@
 import os
 
 import torch
-from tiny_models import AXES, DERIVED, GPTJ, OWN, SIZES, _has
+from tiny_models import AXES, small_sizes
 
 SMALL_GEMMA4 = {"vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 8}
 DBRX = {
@@ -52,7 +52,6 @@ NEEDED = {
     "glm4v_moe_text": {
         "rope_parameters": {**AXES, "mrope_section": [1, 1, 2], "partial_rotary_factor": 0.5}
     },
-    "dbrx": DBRX,
     "gemma4_text": SMALL_GEMMA4,
     "granitemoehybrid": {
         "position_embedding_type": "rope",
@@ -61,8 +60,6 @@ NEEDED = {
     "gemma3n_text": {**SMALL_GEMMA4, "num_kv_shared_layers": 0, "laurel_rank": 8},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1, "topk_group": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_dense_layers": 1},
-    "codegen": GPTJ,
-    "gptj": GPTJ,
 }
 
 
@@ -89,20 +86,9 @@ def convertible_model(model_type, text_type=None, **fields):
 
 
 def _sizes(model_type, fields):
-    from transformers import CONFIG_MAPPING
-
-    default = CONFIG_MAPPING[model_type]()
-    sizes = {name: size for name, size in SIZES.items() if _has(default, name)}
-    if isinstance(getattr(default, "layer_types", None), list):
-        sizes["layer_types"] = (list(dict.fromkeys(default.layer_types)) * 4)[:4]
-    if "qk_rope_head_dim" in sizes:
-        sizes |= {"num_key_value_heads": 4, **({"head_dim": 8} if "head_dim" in sizes else {})}
-    sizes |= {**OWN.get(model_type, {}), **NEEDED.get(model_type, {}), **fields}
     if model_type == "dbrx":
-        sizes = {**fields, **DBRX, "vocab_size": 64}
-    for name in DERIVED.get(model_type, ()):
-        sizes.pop(name, None)
-    return sizes
+        return {**fields, **DBRX, "vocab_size": 64}
+    return small_sizes(model_type, **{**NEEDED.get(model_type, {}), **fields})
 
 
 def contents(folder):

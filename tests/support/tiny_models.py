@@ -128,6 +128,22 @@ def _has(config: object, name: str) -> bool:
         return True
 
 
+def small_sizes(model_type: str, **fields: object) -> dict[str, object]:
+    """Small sizes of what the default configuration of a type has, and these fields."""
+    from transformers import CONFIG_MAPPING
+
+    default = CONFIG_MAPPING[model_type]()
+    kwargs: dict[str, object] = {name: size for name, size in SIZES.items() if _has(default, name)}
+    if isinstance(getattr(default, "layer_types", None), list):
+        kwargs["layer_types"] = (list(dict.fromkeys(default.layer_types)) * 4)[:4]
+    if "qk_rope_head_dim" in kwargs:
+        kwargs |= {"num_key_value_heads": 4, **({"head_dim": 8} if "head_dim" in kwargs else {})}
+    kwargs |= {**OWN.get(model_type, {}), **fields}
+    for name in DERIVED.get(model_type, ()):
+        kwargs.pop(name, None)
+    return kwargs
+
+
 def any_tiny_model(model_type: str, *, causal: bool = False) -> nn.Module:
     """A model of any type, of the default configuration with small sizes.
 
@@ -135,17 +151,7 @@ def any_tiny_model(model_type: str, *, causal: bool = False) -> nn.Module:
     """
     from transformers import CONFIG_MAPPING, AutoModel, AutoModelForCausalLM
 
-    config_class = CONFIG_MAPPING[model_type]
-    default = config_class()
-    kwargs = {name: size for name, size in SIZES.items() if _has(default, name)}
-    if isinstance(getattr(default, "layer_types", None), list):
-        kwargs["layer_types"] = (list(dict.fromkeys(default.layer_types)) * 4)[:4]
-    if "qk_rope_head_dim" in kwargs:
-        kwargs |= {"num_key_value_heads": 4, **({"head_dim": 8} if "head_dim" in kwargs else {})}
-    kwargs |= OWN.get(model_type, {})
-    for name in DERIVED.get(model_type, ()):
-        kwargs.pop(name, None)
-    config = config_class(**kwargs)
+    config = CONFIG_MAPPING[model_type](**small_sizes(model_type))
     torch.manual_seed(0)
     if causal and type(config) in AutoModelForCausalLM._model_mapping:
         return AutoModelForCausalLM.from_config(config).eval()

@@ -154,12 +154,6 @@ def test_layers_without_rope_and_their_temperature():
     assert report.kind_of(3, "audio") is None
 
 
-def test_a_transformers_config_is_read():
-    transformers = pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
-    config = transformers.LlamaConfig(hidden_size=512, num_attention_heads=8, num_hidden_layers=2)
-    assert rw.tools.inspect(config).kinds[0].layers == (0, 1)
-
-
 LLAMA = {"model_type": "llama", "num_hidden_layers": 5, "head_dim": 32, "rope_theta": 1e4}
 
 

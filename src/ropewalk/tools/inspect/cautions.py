@@ -26,16 +26,6 @@ from ropewalk.rotary.config.unknown_keys import HARMLESS_VALUES, is_about_rope
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, RopeFacts
 
-#: Keys that the documentation of a model's class has, but its code ignores.
-DOCUMENTED_ONLY = {
-    "minimax_m3_vl_text": (
-        "rotary_dim",
-        "transformers 5.23 documents rotary_dim but ignores it, and rotates full heads. The "
-        "checkpoints were trained with rotary_dim, which this report uses",
-        "in transformers, state partial_rotary_factor in rope_parameters (rotary_dim / head_dim)",
-    ),
-}
-
 
 def find_cautions(
     kinds: tuple[LayerKind, ...],
@@ -248,13 +238,19 @@ def _converted(sections: RawSections) -> Iterator[Caution]:
 
 
 def _documented_only(sections: RawSections) -> Iterator[Caution]:
+    """Yield a warning about a key that the documentation of a class has, but its code ignores."""
     for stack, (section, _) in sections.items():
-        model_type = section.get("model_type")
-        known = DOCUMENTED_ONLY.get(model_type) if isinstance(model_type, str) else None
-        fields = as_mapping(section.get("rope_parameters"))
-        if known is not None and section.get(known[0]) and "partial_rotary_factor" not in fields:
-            key, cause, way_out = known
-            yield Caution("documented-field-ignored", f"{stack}: {key}", cause, way_out)
+        is_read = "partial_rotary_factor" in as_mapping(section.get("rope_parameters"))
+        minimax = section.get("model_type") == "minimax_m3_vl_text"
+        if minimax and section.get("rotary_dim") and not is_read:
+            yield Caution(
+                "documented-field-ignored",
+                f"{stack}: rotary_dim",
+                "transformers 5.23 documents rotary_dim but ignores it, and rotates full heads. "
+                "The checkpoints were trained with rotary_dim, which this report uses",
+                "in transformers, state partial_rotary_factor in rope_parameters (rotary_dim / "
+                "head_dim)",
+            )
 
 
 def _close(first: float, second: float) -> bool:
