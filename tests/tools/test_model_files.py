@@ -6,11 +6,12 @@ tokenizer; and if bad input is not named.
 """
 
 import json
-import struct
+import os
 
 import pytest
 import torch
 from byte_tokenizers import write_tokenizer
+from safetensors_files import file_of
 from tiny_models import FEW, tiny_model
 
 from ropewalk.tools import model_files
@@ -33,10 +34,9 @@ def write_huge(file):
     """Write a file of 1 TiB whose only tensor is a hole that takes no space on the disk."""
     rows = 2**30
     entry = {"dtype": "F32", "shape": [rows, 256], "data_offsets": [0, rows * 1024]}
-    header = json.dumps({"model.embed_tokens.weight": entry}).encode()
-    with file.open("wb") as out:
-        out.write(struct.pack("<Q", len(header)) + header)
-        out.truncate(8 + len(header) + rows * 1024)
+    header = file_of({"model.embed_tokens.weight": entry})
+    file.write_bytes(header)
+    os.truncate(file, len(header) + rows * 1024)
 
 
 def test_a_file_larger_than_memory_is_refused_by_its_size(folder):
