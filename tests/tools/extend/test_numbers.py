@@ -25,7 +25,7 @@ QWEN = {
 }
 
 
-def frequencies(method, dims, theta, s, original):
+def by_formula(method, dims, theta, s, original):
     """Each pair's radians per position under a rule of usual parameters, at s times the length."""
     pytest.importorskip("mpmath", reason="computes the formulas: pip install 'ropewalk[dev]'")
     from scaling_formulas import ORIGINAL, scaled_frequencies
@@ -53,7 +53,7 @@ def test_every_number_is_the_formulas(dims, theta, original, s):
             continue
         (numbers,) = result.numbers
         plain, ruled = (
-            frequencies(method, dims, theta, s, original) for method in ("none", result.method)
+            by_formula(method, dims, theta, s, original) for method in ("none", result.method)
         )
         assert numbers.wavelengths_before == pytest.approx([2 * math.pi / f for f in plain])
         assert numbers.wavelengths_after == pytest.approx([2 * math.pi / f for f in ruled])
