@@ -46,7 +46,10 @@ def pick_precision(name: str, device: torch.device) -> str:
         return name
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    return "bfloat16" if device.type == "cpu" and _cpu_multiplies_bfloat16() else "float32"
+    # On a CPU without these instructions bfloat16 is emulated and slower than float32.
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    on_cpu = device.type == "cpu" and any(getattr(torch.cpu, check, bool)() for check in checks)
+    return "bfloat16" if on_cpu else "float32"
 
 
 def peak_memory(device: torch.device) -> int:
@@ -182,9 +185,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
-
-
-def _cpu_multiplies_bfloat16() -> bool:
-    # Elsewhere bfloat16 is emulated and slower than float32.
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, check, bool)() for check in checks)

@@ -27,7 +27,7 @@ def new_trainer(folder, fields, alone=False):
     task.data, task.vocabulary = translation_splits(), TRANSLATION_VOCABULARY
     cell = (task, config.encodings[0], 1, Path(folder))
     if is_launched() and not alone:
-        made = distributed.ParallelTrainer(join("cpu"), *cell)
+        made = distributed.ParallelTrainer(*cell, group=join("cpu"))
     else:
         made = trainer.Trainer(*cell)
     for group in made.optimizer.param_groups:

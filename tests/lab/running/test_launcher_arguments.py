@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ropewalk.lab.running.launcher_arguments import RAY, SLURM, make_launcher, read_arguments
+from ropewalk.lab.running.launcher import RAY, SLURM, make_launcher, read_arguments
 
 
 @pytest.mark.parametrize(

@@ -54,19 +54,15 @@ def done_before(cell: Cell, run: Path, config: Config, goal: Goal) -> Record | N
     folder = cell.folder(run)
     task = open_task(config.with_settings(cell.settings), run)
     record = trained_record(task, cell.encoding, cell.seed, folder)
-    return record if record and _reached(task, record, folder, goal) else None
-
-
-def _reached(task: Task, record: Record, folder: Path, goal: Goal) -> bool:
+    if record is None or goal == "trained":
+        return record
     diverged = record.status == "diverged"
-    if goal == "trained":
-        return True
     if goal == "tuned":
         grid = points(task.config.sweep, DECODING_FIELDS)
-        return diverged or not untried(task.config, grid, folder)
-    if not diverged and not (folder / "model.safetensors").exists():
-        return False
-    return all(task.is_evaluated(split, folder) for split in task.splits)
+        return record if diverged or not untried(task.config, grid, folder) else None
+    has_model = diverged or (folder / "model.safetensors").exists()
+    evaluated = has_model and all(task.is_evaluated(split, folder) for split in task.splits)
+    return record if evaluated else None
 
 
 Train = Callable[[Task, str, int, Path, Emit, str], Record]

@@ -160,7 +160,8 @@ def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> 
         if lease is not None and not lease.renewed_ns:
             return CellStatus(cell, "unknown", detail=f"owner.json: {lease.owner.host}")
         if silent > LEASE:  # by this machine's clock, which may differ: nothing else is known
-            return CellStatus(cell, "silent", step, None, f"{_place(lease)}, {_ago(silent)}")
+            sign = f"last sign {format_duration(silent)} ago by this machine's clock"
+            return CellStatus(cell, "silent", step, None, f"{_place(lease)}, {sign}")
         detail = "" if phase == "training" else phase
         return CellStatus(cell, "running", step, left, _place(lease), detail)
     if (folder / TRAINED).exists():
@@ -193,7 +194,3 @@ def _place(lease: Lease | None) -> str:
     here = owner.machine == this_machine()
     parts = ("this machine" if here else owner.host, owner.job, f"process {owner.pid}")
     return ", ".join(part for part in parts[: 3 if owner.pid else 2] if part)
-
-
-def _ago(seconds: float) -> str:
-    return f"last sign {format_duration(seconds)} ago by this machine's clock"

@@ -47,7 +47,7 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
     ) -> Record:
         def together(*arguments: Any) -> ParallelTrainer:
             group.broadcast(True)
-            return ParallelTrainer(group, *arguments)
+            return ParallelTrainer(*arguments, group)
 
         if (folder / TRAINED).exists():
             group.broadcast(False)
@@ -74,4 +74,4 @@ def _follow(group: Group, run: Path, cell: Cell) -> None:
     task, precision = open_cell(run, cell)
     if not group.broadcast(False):  # the first process says that it is trained already
         return
-    ParallelTrainer(group, task, cell.encoding, cell.seed, cell.folder(run), precision).run()
+    ParallelTrainer(task, cell.encoding, cell.seed, cell.folder(run), precision, group).run()

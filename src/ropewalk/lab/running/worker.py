@@ -132,26 +132,23 @@ def _ending(work: Callable[[], None], emit: Emit) -> int:
     """Run a cell and return the exit status; an error that is no fault of the code is an event."""
     try:
         work()
+        return 0
     except SystemExit as error:  # by an imported encoding; the cell is not finished
-        emit({"error": f"an encoding ended the process: SystemExit: {error.code}"})
-        return 1
+        reason = f"an encoding ended the process: SystemExit: {error.code}"
     except (MemoryError, RuntimeError) as error:
-        if (reason := lack_of_memory(error)) is None:
+        if (lack := lack_of_memory(error)) is None:
             raise
-        emit({"error": reason})
-        return 1
+        reason = lack
     except ValueError as error:
-        emit({"error": " ".join(str(error).split())})
-        return 1
+        reason = " ".join(str(error).split())
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         reason = f"{what}; files written before are intact"
-        try:
-            emit({"error": reason})
-        except OSError:  # the disk is full, or gone
-            print(reason, file=sys.stderr)
-        return 1
-    return 0
+    try:
+        emit({"error": reason})
+    except OSError:  # the disk is full, or gone
+        print(reason, file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

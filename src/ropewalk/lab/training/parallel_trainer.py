@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, fields, replace
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -24,10 +23,9 @@ from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import Model
 from ropewalk.lab.tasks.base import Task
 from ropewalk.lab.tensors import weights_of
-from ropewalk.lab.training.checkpoints import read_together, save_together, training_tensors
-from ropewalk.lab.training.process_group import Group, is_orphan
+from ropewalk.lab.training.checkpoints import save_together
+from ropewalk.lab.training.process_group import is_orphan
 from ropewalk.lab.training.trainer import Trainer
-from ropewalk.machine import peak_memory
 
 
 class _Loss(nn.Module):
@@ -50,25 +48,15 @@ class ParallelTrainer(Trainer):
     `parallel=fsdp`, each has a part of every parameter, of its gradient and of Adam's means.
     """
 
-    def __init__(
-        self,
-        group: Group,
-        task: Task,
-        encoding: str,
-        seed: int,
-        folder: Path,
-        precision: str | None = None,
-    ) -> None:
-        self.group = group
-        super().__init__(task, encoding, seed, folder, precision)
-
     def _place(self, model: Model) -> Model:
         loss = _Loss(self.task, model, self.device, self.precision)
         if self.config.parallel == "fsdp":
             self.parallel = _in_parts(loss)
         else:
             loss.to(self.device)
-            self.parallel = _in_copies(loss, some_unused=self._some_are_unused(loss))
+            gpu = [torch.cuda.current_device()] if self.device.type == "cuda" else None
+            some_unused = self._some_are_unused(loss)
+            self.parallel = DistributedDataParallel(loss, gpu, find_unused_parameters=some_unused)
         if self.config.compile:
             model.compile()
         return model
@@ -94,9 +82,11 @@ class ParallelTrainer(Trainer):
                 # The exchange of gradients divides their sum by the number of processes.
                 (loss * (share * world)).backward()
             total += float(loss.detach()) * share
-        for number in _single_numbers(self.parallel):
-            if number.grad is not None:
-                all_reduce(number.grad.div_(world))
+        if isinstance(self.parallel, FSDPModule):
+            for parameter in self.parallel.parameters():
+                # FSDP cannot divide a single number: each process has it whole.
+                if parameter.ndim == 0 and parameter.grad is not None:
+                    all_reduce(parameter.grad.div_(world))
         return self.group.sum(total)[0]
 
     def _exchanging(self, *, last: bool) -> AbstractContextManager[None]:
@@ -134,19 +124,8 @@ class ParallelTrainer(Trainer):
             super()._take_snapshot(whole, loss)
         self.group.wait()
 
-    def _forget_later_snapshots(self) -> None:
-        if self.group.is_first:
-            super()._forget_later_snapshots()
-        self.group.wait()
-
-    def _save(self) -> None:
-        self.record.peak_memory_bytes = max(self.record.peak_memory_bytes, peak_memory(self.device))
-        tensors = training_tensors(self.model, self.optimizer)
-        facts = {**self.facts, "record": asdict(self.record)}
+    def _write_checkpoint(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         save_together(self.group, self.folder, self.record.step, tensors, facts)
-
-    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return read_together(path, self.model, self.optimizer, self.group)
 
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parts of complete tensors that this process has."""
@@ -155,11 +134,6 @@ class ParallelTrainer(Trainer):
             for key in ("exp_avg", "exp_avg_sq"):
                 parts[f"optimizer.{name}.{key}"] = parameter
         return {name: _like(tensor, parts.get(name)) for name, tensor in tensors.items()}
-
-
-def _in_copies(loss: _Loss, *, some_unused: bool) -> nn.Module:
-    gpu = [torch.cuda.current_device()] if loss.device.type == "cuda" else None
-    return DistributedDataParallel(loss, device_ids=gpu, find_unused_parameters=some_unused)
 
 
 def _in_parts(loss: _Loss) -> nn.Module:
@@ -178,13 +152,6 @@ def _in_parts(loss: _Loss) -> nn.Module:
             fully_shard(layer, mesh=mesh, ignored_params=shared | numbers)
     fully_shard(loss, mesh=mesh, ignored_params=numbers)
     return loss
-
-
-def _single_numbers(parallel: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that FSDP cannot divide: each process has them whole."""
-    if not isinstance(parallel, FSDPModule):
-        return []
-    return [parameter for parameter in parallel.parameters() if parameter.ndim == 0]
 
 
 def _part_of(batch: Any, rank: int, world: int) -> tuple[Any, int]:

@@ -62,12 +62,14 @@ class Group:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(sums, group=self.patient)
-        found: list[float] = sums.tolist()
-        return found
+        return [float(total) for total in sums]
 
     def wait(self) -> None:
         """Wait until every process is here."""
         self.sum(0.0)
+
+
+ALONE = Group()
 
 
 def is_launched() -> bool:
@@ -87,7 +89,7 @@ def join(device: str) -> Group:
     is a single GPU, if a machine has fewer GPUs than processes, or if the processes do not meet.
     """
     if not is_launched():
-        return Group()
+        return ALONE
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device must be auto, cpu or cuda under torchrun, got {device!r}")
     return _joined(on_gpus=device != "cpu" and torch.cuda.is_available())

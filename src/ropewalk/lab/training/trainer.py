@@ -40,7 +40,7 @@ from ropewalk.lab.training.checkpoints import (
     training_fields,
     training_tensors,
 )
-from ropewalk.lab.training.process_group import Group
+from ropewalk.lab.training.process_group import ALONE, Group
 from ropewalk.machine import peak_memory, pick_device, pick_precision
 
 TRAINED = "training.json"  # of a cell whose training has ended
@@ -96,14 +96,21 @@ class Trainer:
 
     `folder` receives `last.safetensors` (to resume from) and, at each validation, the weights as
     `snapshot-STEP.safetensors`. The best snapshot is kept, and the most recent ones (`keep` of the
-    config). `precision` is that of the run; by default the config's.
+    config). `precision` is that of the run; by default the config's. The first process of `group`
+    writes; only a `ParallelTrainer` has several.
     """
 
     def __init__(
-        self, task: Task, encoding: str, seed: int, folder: Path, precision: str | None = None
+        self,
+        task: Task,
+        encoding: str,
+        seed: int,
+        folder: Path,
+        precision: str | None = None,
+        group: Group = ALONE,
     ) -> None:
         self.task, self.config, self.seed, self.folder = task, task.config, seed, folder
-        config = task.config
+        config, self.group = task.config, group
         self.facts = {"encoding": encoding, "seed": seed, "config": training_fields(config)}
         self.device = pick_device(config.device)
         self.precision = precision or pick_precision(config.precision, self.device)
@@ -115,7 +122,10 @@ class Trainer:
         self.record = Record(steps=max(1, round(config.epochs * per_epoch)))
         self.per_epoch = per_epoch
         self._resume()
-        self._forget_later_snapshots()
+        for later in snapshots(folder) if group.is_first else ():
+            if step_of(later) > self.record.step:  # it will be taken again
+                later.unlink()
+        group.wait()
 
     def _place(self, model: Model) -> Model:
         """Return the model on its device, compiled if the config says so."""
@@ -123,12 +133,6 @@ class Trainer:
         if self.config.compile:
             model.compile()
         return model
-
-    def _forget_later_snapshots(self) -> None:
-        """Delete snapshots after the resumed step: they will be taken again."""
-        for later in snapshots(self.folder):
-            if step_of(later) > self.record.step:
-                later.unlink()
 
     def run(self, progress: Progress = lambda record, loss: None) -> Record:
         """Train to the last step. On Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
@@ -237,7 +241,9 @@ class Trainer:
     def _save(self) -> None:
         self.record.peak_memory_bytes = max(self.record.peak_memory_bytes, peak_memory(self.device))
         facts = {**self.facts, "record": asdict(self.record)}
-        tensors = training_tensors(self.model, self.optimizer)
+        self._write_checkpoint(training_tensors(self.model, self.optimizer), facts)
+
+    def _write_checkpoint(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         write_tensors(self.folder / "last.safetensors", tensors, facts)
         remove_checkpoints(self.folder)
 
@@ -246,7 +252,7 @@ class Trainer:
         path, others = self.folder / "last.safetensors", checkpoints(self.folder)
         if others and not (path.exists() and path.stat().st_mtime > others[-1].stat().st_mtime):
             path = others[-1]
-            tensors, facts = self._read_checkpoint(path)
+            tensors, facts = read_together(path, self.model, self.optimizer, self.group)
         elif path.exists():
             try:
                 tensors, facts = read_tensors(path)
@@ -263,9 +269,6 @@ class Trainer:
         if self.record.status != "diverged":
             check_finite(path, tensors)
         restore_training(self.model, self.optimizer, self._own(tensors))
-
-    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return read_together(path, self.model, self.optimizer, Group())
 
     def _own(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return this process's part of complete tensors; with one process, that is all of them."""
