@@ -313,10 +313,10 @@ class Config(BaseModel):
                 for stack in filter(None, stacks):
                     shape.new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
-            return f"{_cut(encoding, 200)}: {_cut(str(error), 1500)}"
+            return f"{cut(encoding, 200)}: {cut(str(error), 1500)}"
         except (MemoryError, RuntimeError) as error:  # tables too large, or nested too deep
-            reason = _cut(" ".join(str(error).split()), 200) or "parentheses are nested too deep"
-            return f"{_cut(encoding, 200)}: it cannot be built here: {reason}"
+            reason = cut(" ".join(str(error).split()), 200) or "parentheses are nested too deep"
+            return f"{cut(encoding, 200)}: it cannot be built here: {reason}"
         return None
 
     @property
@@ -473,5 +473,6 @@ def _bounds(bounds: Iterable[Any], whole: bool = False) -> str:
 _SIDES = ("gt", "ge", "lt", "le")
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """Return the text, shortened to `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"

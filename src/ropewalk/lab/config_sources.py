@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings.parsing import split_at
 from ropewalk.files import read_checked_json, read_text, shown_path
-from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.config import Config, cut, first_line
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 
 MOST_BYTES = 2**16  # of a config file or a value: about 60 times the size of all fields
@@ -116,18 +116,13 @@ def read_value(text: str) -> Any:
 def _problem(error: Exception) -> str:
     """Return what is wrong and where, without PyYAML's names of streams."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {_shortened(error.problem or '')}"
+        mark, problem = error.problem_mark, cut(" ".join((error.problem or "").split()), 300)
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
     if isinstance(error, yaml.reader.ReaderError):
         return f"character U+{error.character:04X} at {error.position:,} is not allowed"
     if isinstance(error, RecursionError):
         return f"lists and fields may be nested at most {MOST_DEPTH} deep"
-    return _shortened(str(error))
-
-
-def _shortened(text: str, most: int = 300) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return cut(" ".join(str(error).split()), 300)
 
 
 def _load(text: str) -> Any:

@@ -60,7 +60,7 @@ class Tokens:
     def load(cls, path: Path, digest: str | None = None) -> Tokens:
         """Return the vocabulary that `save` wrote. Raises ValueError if the file is damaged."""
         text = read_text(path, MOST_BYTES)
-        if digest is not None and digest != _digest(text.encode()):
+        if digest is not None and digest != hashlib.sha256(text.encode()).hexdigest():
             raise ValueError(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
         try:
             tokenizer = Tokenizer.from_str(text)
@@ -78,7 +78,7 @@ class Tokens:
         """Write the vocabulary as one JSON file; return the digest that `load` takes."""
         content = self._tokenizer.to_str(pretty=True).encode()
         write_bytes(path, content)
-        return _digest(content)
+        return hashlib.sha256(content).hexdigest()
 
     @property
     def size(self) -> int:
@@ -97,7 +97,3 @@ class Tokens:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return each id's token as written in the vocabulary."""
         return [str(self._tokenizer.id_to_token(i)) for i in ids]
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -98,7 +98,13 @@ def join(device: str) -> Group:
 @cache
 def _joined(*, on_gpus: bool) -> Group:
     if on_gpus:
-        torch.cuda.set_device(_own_gpu())
+        number, has = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if number >= has:
+            raise ValueError(
+                f"--nproc-per-node must be at most the {has} GPUs of this machine, got a process "
+                f"number {number + 1}; start fewer processes, or set device=cpu"
+            )
+        torch.cuda.set_device(number)
     try:
         if not dist.is_initialized():  # by the program that calls this package
             backend = "cpu:gloo,cuda:nccl" if on_gpus else "gloo"
@@ -141,16 +147,6 @@ def failures_in_words() -> Iterator[None]:
             "another process of this training has ended, or no longer answers; run the same "
             "command again to resume"
         ) from None
-
-
-def _own_gpu() -> int:
-    number, has = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-    if number >= has:
-        raise ValueError(
-            f"--nproc-per-node must be at most the {has} GPUs of this machine, got a process "
-            f"number {number + 1}; start fewer processes, or set device=cpu"
-        )
-    return number
 
 
 def _leave() -> None:
