@@ -13,7 +13,7 @@ import pytest
 from cells_here import prepare_here
 from tiny_copies import TINY_COPY
 
-from ropewalk.files import read_json, write_checked_json
+from ropewalk.files import read_checked_json, read_json, write_checked_json
 from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.running import worker
@@ -22,11 +22,7 @@ from ropewalk.lab.running.launcher import End
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.stopping import CellFailed
 
-FIELDS = {
-    **TINY_COPY,
-    "encodings": "none,rotary",
-    "seeds": 1,
-}
+FIELDS = {**TINY_COPY, "encodings": "none,rotary", "seeds": 1}
 CONFIG = make_config(settings=FIELDS)
 CELL = Cell("none", 1)
 
@@ -67,8 +63,7 @@ def run(made, tmp_path):
 
 
 def changed(path, **facts):
-    held = {key: value for key, value in read_json(path).items() if key != "checksum"}
-    write_checked_json(path, held | facts)
+    write_checked_json(path, read_checked_json(path) | facts)
 
 
 def started(run, config=CONFIG, goal="scored"):

@@ -28,14 +28,8 @@ from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.tensors import read_checksum
 
 CELL = Cell("rotary", 1)
-CONFIG = make_config(
-    settings={
-        **TINY_COPY,
-        "encodings": CELL.encoding,
-        "seeds": CELL.seed,
-        "precision": "float32",
-    }
-)
+OWN = {"encodings": CELL.encoding, "seeds": CELL.seed, "precision": "float32"}
+CONFIG = make_config(settings={**TINY_COPY, **OWN})
 
 
 @pytest.mark.slow  # two processes that import torch, one after the other

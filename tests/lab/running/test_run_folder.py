@@ -104,14 +104,6 @@ def test_a_model_beyond_memory_is_refused_before_anything_is_built(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_launcher_under_torchrun_is_refused(tmp_path, monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.setenv(name, "1")
-    with pytest.raises(ValueError, match="--launcher must be local under torchrun"):
-        run_folder.prepare(make_config(settings=COPY), tmp_path / "run", elsewhere=True)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("task", ["translation", "copy"])
 @pytest.mark.parametrize("kv_heads", [None, 1])
 def test_a_model_has_the_parameters_that_are_counted_before(task, kv_heads):

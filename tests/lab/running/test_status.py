@@ -15,7 +15,7 @@ import pytest
 from cells_here import prepare_here
 from tiny_copies import TINY_COPY
 
-from ropewalk.files import read_json, write_checked_json
+from ropewalk.files import read_checked_json, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.running.cell import run_cell
@@ -25,11 +25,7 @@ from ropewalk.lab.running.lease import Owner, owned
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.status import list_runs, read_status
 
-CONFIG = {
-    **TINY_COPY,
-    "encodings": "none,rotary",
-    "seeds": (1, 2),
-}
+CONFIG = {**TINY_COPY, "encodings": "none,rotary", "seeds": (1, 2)}
 DONE, OTHER = Cell("none", 1), Cell("rotary", 2)
 
 
@@ -44,6 +40,11 @@ def made(tmp_path_factory):
 @pytest.fixture
 def run(made, tmp_path):
     return shutil.copytree(made, tmp_path / "runs" / "run")
+
+
+def status_of(run, cell):
+    (found,) = [status for status in read_status(run).cells if status.cell == cell]
+    return found
 
 
 def states(run):
@@ -69,7 +70,7 @@ def test_a_running_cell_shows_its_step_time_left_and_place(run):
     folder = OTHER.folder(run)
     with owned(folder, job="slurm job 7"), event_writer(folder, "a", {}) as write:
         write({"phase": "training", "step": 30, "steps": 120, "seconds": 10.0, "loss": 1.0})
-        (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
+        found = status_of(run, OTHER)
         assert (found.state, found.step, found.left) == ("running", "30/120", 30.0)
         assert found.place.startswith("this machine, slurm job 7, process ")
         write({"phase": "scoring x1"})
@@ -77,10 +78,10 @@ def test_a_running_cell_shows_its_step_time_left_and_place(run):
     assert states(run)[str(OTHER)][0] == "waiting"
     elsewhere = Owner("t", "another boot", "node7", 4, "slurm job 8", "")
     (folder / "owner.json").write_text(json.dumps(asdict(elsewhere)))
-    (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
+    found = status_of(run, OTHER)
     assert (found.state, found.place) == ("running", "node7, slurm job 8, process 4")
     os.utime(folder / "owner.json", (1e9, 1e9))
-    (found,) = [cell for cell in read_status(run).cells if cell.cell == OTHER]
+    found = status_of(run, OTHER)
     assert (found.state, found.left) == ("silent", None)
     assert "last sign" in found.place
     assert found.row()[1] == "silent"
@@ -95,14 +96,13 @@ def test_failed_interrupted_and_diverged_cells(run):
         write({"error": "out of memory: so much"})
     assert states(run)[str(OTHER)][0] == "failed: out of memory: so much"
     record = DONE.folder(run) / "training.json"
-    held = read_json(record)
-    held["record"]["status"] = "diverged"
-    write_checked_json(record, {key: value for key, value in held.items() if key != "checksum"})
+    facts = read_checked_json(record)
+    facts["record"]["status"] = "diverged"
+    write_checked_json(record, facts)
     assert states(run)[str(DONE)][0] == "diverged"
 
 
-def test_a_run_is_complete_only_with_the_results_of_its_config(made, tmp_path):
-    run = shutil.copytree(made, tmp_path / "runs" / "run")
+def test_a_run_is_complete_only_with_the_results_of_its_config(run):
     config = CONFIG | {"encodings": "none", "seeds": (1,)}
     compare(make_config(settings=config), run, command=["ropewalk"], launcher=Nobody())
     assert read_status(run).finished
@@ -129,11 +129,9 @@ class Nobody:
 
 def test_a_run_with_imported_encodings_needs_none_of_their_code(run):
     config = run / "config.json"
-    held = {key: value for key, value in read_json(config).items() if key != "checksum"}
-    held |= {"encodings": ["none", "mine(width=3)"]}
-    write_checked_json(
-        config, held | {"imports": [{"source": "/gone/mine.py", "digest": "0" * 64}]}
-    )
+    own = {"imports": [{"source": "/gone/mine.py", "digest": "0" * 64}]}
+    own["encodings"] = ["none", "mine(width=3)"]
+    write_checked_json(config, read_checked_json(config) | own)
     found = read_status(run)
     assert [str(cell.cell) for cell in found.cells[:2]] == ["none, seed 1", "mine(width=3), seed 1"]
     assert [row[2] for row in list_runs(run.parent)] == ["0 of 4 cells"]

@@ -76,6 +76,7 @@ DAMAGES = {
     "a part cut": (cut("__0_0.distcp"), "__0_0.distcp does not match its checksum"),
     "a part gone": (lambda path, _: (path / "__0_0.distcp").unlink(), "No such file"),
     "metadata cut": (cut(".metadata"), "pickle data was truncated"),
+    "metadata gone": (lambda path, _: (path / ".metadata").unlink(), "No such file"),
     "no facts": (lambda path, _: (path / "facts.json").unlink(), "it has no facts.json"),
 }
 
@@ -119,11 +120,17 @@ def test_a_process_notices_that_torchrun_has_ended(monkeypatch):
     assert process_group.is_orphan()
 
 
-@pytest.mark.usefixtures("torchrun")
-def test_jobs_are_refused_under_torchrun(tmp_path):
+def test_what_one_training_cannot_have_is_refused_under_torchrun(torchrun, tmp_path):
+    config, folder = config_of("copy"), tmp_path / "run"
     with pytest.raises(ValueError, match=r"--jobs must be 1 under torchrun, .*got 2"):
-        compare(config_of("copy"), tmp_path / "run", jobs=2)
-    assert not (tmp_path / "run").exists()
+        compare(config, folder, jobs=2)
+    with pytest.raises(ValueError, match="--launcher must be local under torchrun"):
+        run_folder.prepare(config, folder, elsewhere=True)
+    with pytest.raises(ValueError, match="device must be auto, cpu or cuda under torchrun"):
+        process_group.join("cuda:1")
+    assert not folder.exists()
+    torchrun.setenv("RANK", "1")
+    assert not process_group.is_first_process()
 
 
 def test_memory_is_that_of_all_processes_of_a_device(torchrun):

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 import torch
 from in_processes import finish, free_port, run, start
-from parallel_training import learn, new_trainer
+from parallel_training import learn
 from tiny_tasks import translation_config
 
 from ropewalk.encodings import REGISTRY
-from ropewalk.files import write_checked_json
 from ropewalk.lab.data.batches import Batch
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.training.checkpoints import snapshots, training_fields
@@ -226,23 +225,7 @@ def test_without_torchrun_a_process_is_a_group_by_itself():
     assert (group.sum(1.5, 2), group.broadcast("x")) == ([1.5, 2], "x")
 
 
-def test_a_single_gpu_is_refused_under_torchrun(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.setenv(name, "1")
-    assert not is_first_process()
-    with pytest.raises(ValueError, match="device must be auto, cpu or cuda under torchrun"):
-        join("cuda:1")
-
-
 def test_how_a_model_is_divided_is_not_part_of_what_it_is_trained_on():
     """A run may go on with another `parallel` or `compile`."""
     ours = training_fields(translation_config(parallel="fsdp", compile=True))
     assert ours == training_fields(translation_config())
-
-
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    (tmp_path / "checkpoint-0000003").mkdir()
-    facts = tmp_path / "checkpoint-0000003" / "facts.json"
-    write_checked_json(facts, {"record": {}, "parts": {}})
-    with pytest.raises(ValueError, match="checkpoint-0000003 is not a readable checkpoint"):
-        new_trainer(tmp_path, FIELDS)
