@@ -14,17 +14,7 @@ import threading
 import pytest
 
 from ropewalk import files
-from ropewalk.files import (
-    Busy,
-    is_locked,
-    locked,
-    read_checked_json,
-    read_json,
-    read_text,
-    shown_path,
-)
-
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs files of Linux")
+from ropewalk.files import Busy, is_locked, locked, read_json, read_text, shown_path
 
 
 def refused(path: object, said: str) -> None:
@@ -40,37 +30,23 @@ def test_reads_text(tmp_path):
     assert read_text(str(tmp_path / "link"), 100) == "ä" * 50
 
 
-def test_what_is_too_large(tmp_path):
+def test_what_is_too_large_no_text_or_not_there(tmp_path):
+    refused(tmp_path / "a", "a: no such file")
     (tmp_path / "a").write_bytes(b"x" * 101)
     refused(tmp_path / "a", "a: 101 bytes, but at most 100 are allowed")
-
-
-def test_what_is_no_utf_8(tmp_path):
     (tmp_path / "a").write_bytes(b"abc\xff")
     refused(tmp_path / "a", "a: not UTF-8 at byte 3")
-
-
-def test_what_is_not_there(tmp_path):
-    refused(tmp_path / "a", "a: no such file")
     refused("a\0b", "this cannot be the name of a file")
     refused("\ud800", "this cannot be the name of a file")
     refused("x" * 300_000, "File name too long")
 
 
-@linux
+@pytest.mark.skipif(sys.platform != "linux", reason="needs files of Linux")
 def test_what_is_no_regular_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "pipe", "pipe: a pipe, not a regular file")
     refused(tmp_path, "a folder, not a regular file")
     refused("/dev/zero", "/dev/zero: a device, not a regular file")
-
-
-@linux
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read(tmp_path):
-    (tmp_path / "a").write_text("x")
-    (tmp_path / "a").chmod(0)
-    refused(tmp_path / "a", "a: no permission to read it")
 
 
 def test_a_file_system_that_says_no(monkeypatch):
@@ -103,12 +79,6 @@ def test_json_that_is_missing_or_has_a_byte_order_mark(tmp_path):
         read_json(path)
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}')
     assert read_json(path) == {"a": 1}
-
-
-def test_a_file_without_what_it_needs_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"config\.json has no 'seeds'; delete it"):
-        read_checked_json(tmp_path / "config.json", "seeds")
 
 
 def test_a_long_path_is_shown_by_both_its_ends():

@@ -5,6 +5,8 @@ label_smoothing), at any chunk, smoothing, dtype or scale of what comes behind; 
 gradient is rounded to bfloat16; and when all tokens' scores are formed at once.
 """
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -24,20 +26,20 @@ def batch(n: int, vocabulary: int, width: int, seed: int = 0) -> Results:
     return hidden, table, torch.randint(vocabulary, (n,), generator=generator)
 
 
-def fused(hidden: Tensor, table: Tensor, target: Tensor, scale: float = 1.0, **how) -> Results:
-    hidden, table = hidden.clone().requires_grad_(), table.clone().requires_grad_()
-    loss = linear_cross_entropy(hidden, table, target, **how)
-    (loss * scale).backward()
-    return loss.detach(), hidden.grad, table.grad
-
-
-def plain(
-    hidden: Tensor, table: Tensor, target: Tensor, scale: float = 1.0, smoothing: float = 0.0
+def results(
+    loss_of, hidden: Tensor, table: Tensor, target: Tensor, scale: float = 1.0, **how
 ) -> Results:
     hidden, table = hidden.clone().requires_grad_(), table.clone().requires_grad_()
-    loss = cross_entropy(linear(hidden, table), target, label_smoothing=smoothing)
+    loss = loss_of(hidden, table, target, **how)
     (loss * scale).backward()
     return loss.detach(), hidden.grad, table.grad
+
+
+def plain_loss(hidden: Tensor, table: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
+    return cross_entropy(linear(hidden, table), target, label_smoothing=smoothing)
+
+
+fused, plain = partial(results, linear_cross_entropy), partial(results, plain_loss)
 
 
 def assert_close(actual: Results, expected: Results, tolerance: float, scale: float = 1.0) -> None:
@@ -58,7 +60,7 @@ def assert_close(actual: Results, expected: Results, tolerance: float, scale: fl
 )
 def test_value_and_gradients_are_those_of_cross_entropy(n, v, width, smoothing, chunk, scale, seed):
     hidden, table, target = batch(n, v, width, seed)
-    expected = plain(hidden, table, target, scale, smoothing)
+    expected = plain(hidden, table, target, scale, smoothing=smoothing)
     exact = fused(hidden, table, target, scale, smoothing=smoothing, chunk=chunk)
     assert [x.dtype for x in exact] == [torch.float64] * 3
     assert_close(exact, expected, 1e-12, scale)
@@ -104,9 +106,9 @@ def test_the_default_chunk_changes_nothing_but_order():
 def test_large_scores_stay_finite():
     hidden, table, target = batch(5, 7, 4)
     large = (1e3 * hidden).float(), table.float(), target
-    results = fused(*large, smoothing=0.1)
-    assert all(x.isfinite().all() for x in results)
-    assert_close(results, plain(*large, smoothing=0.1), 1e-5)
+    found = fused(*large, smoothing=0.1)
+    assert all(x.isfinite().all() for x in found)
+    assert_close(found, plain(*large, smoothing=0.1), 1e-5)
 
 
 def test_no_tensor_of_all_tokens_by_all_words_is_formed(monkeypatch):

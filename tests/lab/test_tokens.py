@@ -73,23 +73,21 @@ def test_training_twice_gives_the_same_vocabulary():
 class TestFiles:
     """Vocabularies that are not what was written: an error that names the file."""
 
-    @pytest.mark.parametrize("special", SPECIAL)
-    def test_a_vocabulary_without_a_special_token_is_refused(self, tokens, tmp_path, special):
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            *((special, "<other>", f"'{special}'") for special in SPECIAL),
+            ('"unk_token": "<unk>"', '"unk_token": null', "'<unk>' as its unknown token"),
+        ],
+    )
+    def test_a_vocabulary_without_a_special_token_is_refused(
+        self, tokens, tmp_path, old, new, said
+    ):
         """Fails if it is read, and its first unknown character ends in a foreign error."""
         path = tmp_path / "tokenizer.json"
         tokens.save(path)
-        path.write_text(path.read_text(encoding="utf-8").replace(special, "<other>"), "utf-8")
-        with pytest.raises(
-            ValueError, match=rf"tokenizer\.json must have '{special}'.*makes it again"
-        ):
-            Tokens.load(path)
-
-    def test_another_token_for_what_is_unknown_is_refused(self, tokens, tmp_path):
-        path = tmp_path / "tokenizer.json"
-        tokens.save(path)
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace('"unk_token": "<unk>"', '"unk_token": null'), "utf-8")
-        with pytest.raises(ValueError, match="must have '<unk>' as its unknown token"):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), "utf-8")
+        with pytest.raises(ValueError, match=rf"tokenizer\.json must have {said}.*makes it again"):
             Tokens.load(path)
 
     def test_the_message_is_short_whatever_the_file_holds(self, tokens, tmp_path):

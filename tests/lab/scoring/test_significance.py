@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from scripts import load_scripts
 from sentences import spoilt, text
 
-from ropewalk.lab.scoring.bleu import (
-    bleu_from_statistics,
-    bleu_statistics,
-)
+from ropewalk.lab.scoring.bleu import bleu_from_statistics, bleu_statistics
 from ropewalk.lab.scoring.significance import (
     Versus,
     compare_statistics,
@@ -28,11 +25,15 @@ from ropewalk.lab.scoring.significance import (
 )
 
 (rejections,) = load_scripts("studies", "rejections")
-simulated_sentences, simulated_system = (
-    rejections.simulated_sentences,
-    rejections.simulated_system,
-)
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra 'lab'")
+
+
+def simulated_pair(generator, sentences, seeds, spread, shift=0.0):
+    """Draw two systems, the second better by `shift`."""
+    length, ease = rejections.simulated_sentences(sentences, generator)
+    return [
+        rejections.simulated_system(seeds, length, ease, spread, generator, by) for by in (0, shift)
+    ]
 
 
 def test_a_clear_difference_is_shown():
@@ -81,10 +82,8 @@ def test_systems_may_have_different_numbers_of_seeds():
 def test_the_interval_leaves_out_zero_where_p_is_below_five_percent():
     generator = torch.Generator().manual_seed(3)
     for shift in (0.0, 0.1, 0.2, 0.3):
-        length, hardness = simulated_sentences(80, generator)
-        first = simulated_system(3, length, hardness, 0.1, generator)
-        other = simulated_system(3, length, hardness, 0.1, generator, shift)
-        found = compare_statistics(first, other, bleu_from_statistics, resamples=399)
+        pair = simulated_pair(generator, 80, 3, 0.1, shift)
+        found = compare_statistics(*pair, bleu_from_statistics, resamples=399)
         assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
 
 
@@ -94,11 +93,8 @@ def test_systems_alike_are_seldom_called_different(seeds, seed_spread):
     generator = torch.Generator().manual_seed(11)
     trials, called = 150, 0
     for trial in range(trials):
-        length, hardness = simulated_sentences(100, generator)
-        first, other = (
-            simulated_system(seeds, length, hardness, seed_spread, generator) for _ in range(2)
-        )
-        found = compare_statistics(first, other, bleu_from_statistics, resamples=199, seed=trial)
+        pair = simulated_pair(generator, 100, seeds, seed_spread)
+        found = compare_statistics(*pair, bleu_from_statistics, resamples=199, seed=trial)
         called += found.p <= 0.05
     assert called / trials <= 0.10
 
@@ -108,9 +104,8 @@ def test_systems_with_one_seed_are_judged_by_sentences_alone():
     generator = torch.Generator().manual_seed(12)
     called = {0.0: 0, 0.5: 0}
     for spread, trial in itertools.product(called, range(100)):
-        length, hardness = simulated_sentences(100, generator)
-        first, other = (simulated_system(1, length, hardness, spread, generator) for _ in range(2))
-        found = compare_statistics(first, other, bleu_from_statistics, resamples=199, seed=trial)
+        pair = simulated_pair(generator, 100, 1, spread)
+        found = compare_statistics(*pair, bleu_from_statistics, resamples=199, seed=trial)
         called[spread] += found.p <= 0.05
     assert called[0.0] <= 10
     assert called[0.5] >= 30
@@ -124,10 +119,8 @@ def test_a_difference_between_three_seeds_is_seen(seed_spread, shift, least):
     generator = torch.Generator().manual_seed(13)
     seen = 0
     for trial in range(60):
-        length, hardness = simulated_sentences(150, generator)
-        first = simulated_system(3, length, hardness, seed_spread, generator)
-        other = simulated_system(3, length, hardness, seed_spread, generator, shift)
-        found = compare_statistics(first, other, bleu_from_statistics, resamples=199, seed=trial)
+        pair = simulated_pair(generator, 150, 3, seed_spread, shift)
+        found = compare_statistics(*pair, bleu_from_statistics, resamples=199, seed=trial)
         seen += found.difference > 0 and found.p <= 0.05
     assert seen >= least
 
@@ -148,12 +141,8 @@ def test_every_system_is_compared_with_the_reference():
     assert (better.verdict, worse.verdict) == ("better", "worse")
     assert alike.verdict == "no difference shown"
     alone = compare_systems(texts[0], texts[1], references, resamples=999)
-    assert (better.difference, better.low, better.high, better.p) == (
-        alone.difference,
-        alone.low,
-        alone.high,
-        alone.p,
-    )
+    for name in ("difference", "low", "high", "p"):
+        assert getattr(better, name) == getattr(alone, name)
     assert [r.p_holm for r in (better, alike, worse)] == holm([better.p, alike.p, worse.p])
     assert compare_with(0, [None, systems[0]], bleu_from_statistics) == [None, None]
     assert compare_with(0, [systems[0]], bleu_from_statistics) == [None]
@@ -191,10 +180,7 @@ def test_no_interval_is_narrower_than_items_alone_allow():
 def test_what_could_have_been_shown_is_shown_and_less_is_not():
     """Fails if `detectable` is not the boundary between the verdicts."""
     generator = torch.Generator().manual_seed(9)
-    first, other, third = (
-        simulated_system(3, *simulated_sentences(120, generator), 0.1, generator) for _ in range(3)
-    )
-    values = [system[..., 2:3] for system in (first, other, third)]
+    values = [simulated_pair(generator, 120, 3, 0.1)[0][..., 2:3] for _ in range(3)]
     mean = [torch.cat([value, torch.ones_like(value)], -1) for value in values]
 
     def shifted(by):
