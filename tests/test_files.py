@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -50,10 +51,7 @@ def test_what_is_no_regular_file(tmp_path):
 
 
 def test_a_file_system_that_says_no(monkeypatch):
-    def denied(*_: object) -> int:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(os, "open", denied)
+    monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
     refused("a", "a: no permission to read it")
 
 
@@ -131,9 +129,6 @@ def test_who_only_looks_keeps_nobody_out(tmp_path):
 
 @locks
 def test_a_file_system_without_locks_says_so(tmp_path, monkeypatch):
-    def refused(*_):
-        raise OSError("no locks here")
-
-    monkeypatch.setattr(files.fcntl, "flock", refused)
+    monkeypatch.setattr(files.fcntl, "flock", Mock(side_effect=OSError("no locks here")))
     with locked(tmp_path):
         assert is_locked(tmp_path) is None

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -152,14 +153,11 @@ def test_an_owner_whose_disk_is_gone_ends_before_another_may_take_over(tmp_path)
         assert process.wait(30) == BUSY
 
 
-def no_locks(*_):
-    raise OSError(errno.ENOSYS, "no locks here")
-
-
 def test_without_locks_only_time_and_the_process_say_whether_an_owner_here_lives(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    no_locks = OSError(errno.ENOSYS, "no locks here")
+    monkeypatch.setattr(files.fcntl, "flock", Mock(side_effect=no_locks))
     folder = tmp_path / "cell"
     with start(folder) as process:
         seen = Sightings()
@@ -176,10 +174,8 @@ def test_without_locks_only_time_and_the_process_say_whether_an_owner_here_lives
 
 
 def test_a_full_disk_leaves_no_empty_lease(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(lease, "asdict", full)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(lease, "asdict", Mock(side_effect=full))
     folder = tmp_path / "cell"
     with pytest.raises(OSError, match=r"No space left.*owner\.json"), owned(folder):
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,9 +24,7 @@ def test_a_cell_that_fits_no_machine_is_refused(monkeypatch, cpus, gpus, why):
 
 
 def test_a_wrong_address_is_explained(monkeypatch):
-    def refuse(**_):
-        raise ValueError("Invalid address format: nowhere")
-
+    refuse = Mock(side_effect=ValueError("Invalid address format: nowhere"))
     monkeypatch.setattr(on_ray.ray, "init", refuse)
     with pytest.raises(ValueError, match="must be that of a running Ray cluster"):
         on_ray.RayLauncher({"address": "nowhere"}).start([])

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -108,28 +109,20 @@ def test_a_model_beyond_memory_is_refused_before_anything_is_built(tmp_path):
 @pytest.mark.parametrize("kv_heads", [None, 1])
 def test_a_model_has_the_parameters_that_are_counted_before(task, kv_heads):
     """Fails if a model that fits is refused: what is counted is all but biases and norms."""
-    fields = {name: value for name, value in COPY.items() if name not in ("layers", "task")}
-    of_task = {"encoder_layers": 2, "decoder_layers": 3}
+    fields = {**COPY, "layers": 3}
     if task == "translation":
-        fields = {k: v for k, v in TINY_TRANSLATION.items() if k not in of_task}
-    else:
-        of_task = {"layers": 3}
-    settings = {**fields, **of_task, "task": task, "kv_heads": kv_heads, "encodings": "none"}
-    config = make_config(settings=settings)
+        fields = {**TINY_TRANSLATION, "encoder_layers": 2, "decoder_layers": 3}
+    config = make_config(settings={**fields, "kv_heads": kv_heads, "encodings": "none"})
     model = build_model(config, "none", 1, 50)
     counted = sum(p.numel() for p in model.parameters() if p.ndim == 2)
     assert fewest_parameters(config, 50) == counted
 
 
 @pytest.mark.parametrize("error", [MemoryError("x"), RuntimeError("can't allocate memory")])
-def test_memory_that_runs_out_in_a_cell_is_one_line(tmp_path, error):
+def test_memory_that_runs_out_in_a_cell_is_one_line(error):
     """Fails if the cell ends in a traceback."""
     events = []
-
-    def work():
-        raise error
-
-    assert worker._ending(work, events.append) == 1
+    assert worker._ending(Mock(side_effect=error), events.append) == 1
     (event,) = events
     assert event["error"].startswith("out of memory: ")
 

@@ -5,6 +5,7 @@ or a fact does not come back.
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -26,10 +27,8 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
     path = tmp_path / "facts.json"
     write_json(path, {"old": 1})
 
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", full)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(files.os, "fsync", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space left"):
         write_bytes(path, b"new")
     assert files.read_json(path) == {"old": 1}

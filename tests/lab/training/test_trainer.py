@@ -17,15 +17,10 @@ from ropewalk.lab.training.checkpoints import snapshots
 from ropewalk.lab.training.trainer import Trainer, learning_rate
 
 
-@pytest.fixture
-def splits():
-    return translation_splits()
-
-
-def trainer(splits, folder, encoding="rotary", **fields):
+def trainer(folder, encoding="rotary", **fields):
     config = make_config(settings={**TINY_TRANSLATION, "encodings": encoding, **fields})
     task = Translation(config, folder)
-    task.data, task.vocabulary = splits, TRANSLATION_VOCABULARY
+    task.data, task.vocabulary = translation_splits(), TRANSLATION_VOCABULARY
     return Trainer(task, encoding, 1, folder)
 
 
@@ -34,19 +29,19 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("stop_at", [1, 7, 12])
-def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(splits, tmp_path, stop_at):
-    whole = trainer(splits, tmp_path / "whole")
+def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop_at):
+    whole = trainer(tmp_path / "whole")
     record = whole.run()
 
     def stop(record, loss):
         if record.step == stop_at:
             os.kill(os.getpid(), 2)  # Ctrl-C
 
-    first = trainer(splits, tmp_path / "parts")
+    first = trainer(tmp_path / "parts")
     with pytest.raises(KeyboardInterrupt):
         first.run(stop)
     torch.rand(17)  # whatever happens between sittings
-    second = trainer(splits, tmp_path / "parts")
+    second = trainer(tmp_path / "parts")
     assert second.record.step == stop_at
     resumed = second.run()
 
@@ -59,35 +54,35 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(splits, tmp_pat
     assert names[0] == names[1]
 
 
-def test_a_killed_training_goes_on_from_its_last_checkpoint(splits, tmp_path):
+def test_a_killed_training_goes_on_from_its_last_checkpoint(tmp_path):
     def die(record, loss):
         if record.step == 5:
             raise KilledError
 
-    first = trainer(splits, tmp_path)
+    first = trainer(tmp_path)
     with pytest.raises(KilledError):
         first.run(die)
     assert not (tmp_path / "last.safetensors").exists()  # no minute has passed: it starts anew
-    assert trainer(splits, tmp_path).record.step == 0
+    assert trainer(tmp_path).record.step == 0
 
 
-def test_losses_fall_and_what_is_recorded_is_true(splits, tmp_path):
-    run = trainer(splits, tmp_path, epochs=12, learning_rate=0.01, dropout=0.0)
+def test_losses_fall_and_what_is_recorded_is_true(tmp_path):
+    run = trainer(tmp_path, epochs=12, learning_rate=0.01, dropout=0.0)
     record = run.run()
     losses = [p["loss"] for p in record.training]
     assert losses[-1] < losses[0] - 0.2
     assert len(losses) == record.steps
-    per_epoch = sum(len(t) + 1 for t in splits["train"].target)
+    per_epoch = sum(len(t) + 1 for t in run.task.data["train"].target)
     assert record.target_tokens == pytest.approx(12 * per_epoch, rel=0.1)
     assert record.validation[-1]["step"] == record.steps
     assert len(record.validation) == 3
     assert record.status == "finished"
 
 
-def test_encodings_share_parameters_batches_and_dropout(splits, tmp_path):
+def test_encodings_share_parameters_batches_and_dropout(tmp_path):
     """With a table of zeros, `learned` is `none`: all else being equal, so is every loss."""
-    none = trainer(splits, tmp_path / "a", "none")
-    learned = trainer(splits, tmp_path / "b", "learned(max_positions=32)")
+    none = trainer(tmp_path / "a", "none")
+    learned = trainer(tmp_path / "b", "learned(max_positions=32)")
     for encoding in (learned.model.encoder_encoding, learned.model.decoder_encoding):
         encoding.table.weight.data.zero_()
         encoding.table.weight.requires_grad_(False)
@@ -99,10 +94,10 @@ def batches(run):
     return [[rows] for rows in run.task.plan(1, 0)][:4]
 
 
-def test_accumulated_batches_give_the_gradient_of_one(splits, tmp_path):
+def test_accumulated_batches_give_the_gradient_of_one(tmp_path):
     fields = {"dropout": 0.0, "epochs": 1, "learning_rate": 0.01, "clip": 100.0}
     rows = list(range(12))
-    one, parts = (trainer(splits, tmp_path / n, **fields) for n in ("one", "parts"))
+    one, parts = (trainer(tmp_path / n, **fields) for n in ("one", "parts"))
     losses = one.step([rows]), parts.step([rows[:3], rows[3:8], rows[8:]])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     state = [run.optimizer.state_dict()["state"] for run in (one, parts)]
@@ -112,8 +107,8 @@ def test_accumulated_batches_give_the_gradient_of_one(splits, tmp_path):
         )
 
 
-def test_a_diverged_training_stops_and_says_so(splits, tmp_path):
-    run = trainer(splits, tmp_path)
+def test_a_diverged_training_stops_and_says_so(tmp_path):
+    run = trainer(tmp_path)
     run.model.embedding.weight.data[5] = math.nan
     record = run.run()
     assert record.status == "diverged"
@@ -124,12 +119,12 @@ def test_a_diverged_training_stops_and_says_so(splits, tmp_path):
     ("fields", "said"),
     [({"width": 32}, "width is 16 there and 32 here"), ({"dropout": 0.5}, "dropout is 0.1 there")],
 )
-def test_a_checkpoint_of_another_config_is_refused(splits, tmp_path, fields, said):
-    run = trainer(splits, tmp_path)
+def test_a_checkpoint_of_another_config_is_refused(tmp_path, fields, said):
+    run = trainer(tmp_path)
     run.step(run.task.plan(1, 0)[:1])
     run._save()
     with pytest.raises(ValueError, match=said):
-        trainer(splits, tmp_path, **fields)
+        trainer(tmp_path, **fields)
 
 
 def test_learning_rate_warms_up_and_falls():
