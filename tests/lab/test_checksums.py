@@ -5,7 +5,7 @@ or does not lead out, or if a published file, which has no checksum, is no longe
 """
 
 import pytest
-from cells_here import run_cells_here
+from cells_here import compare_here
 from tiny_tasks import config_of
 from tokenizers import Tokenizer
 
@@ -14,7 +14,7 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config, read_run_config
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results, read_summary
-from ropewalk.lab.running import compare as comparison
+from ropewalk.lab.running.compare import read_sessions
 from ropewalk.lab.tasks import open_task
 from ropewalk.lab.tokens import Tokens
 from ropewalk.lab.training.trainer import ended_training
@@ -28,7 +28,7 @@ READERS = {
     "results.json": read_results,
     "examples.json": lambda run: read_summary(run / "examples.json"),
     "attention.json": lambda run: read_summary(run / "attention.json"),
-    "sittings.json": lambda run: comparison.read_sessions(run / "sittings.json"),
+    "sittings.json": lambda run: read_sessions(run / "sittings.json"),
     "x1.json": lambda run: open_task(CONFIG, run).evaluation("x1", CELL.folder(run)),
     "training.json": lambda run: ended_training(CELL.folder(run)),
 }
@@ -39,16 +39,10 @@ def place_of(run, name):
     return (CELL.folder(run) if name in ("x1.json", "training.json") else run) / name
 
 
-def compare(run):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_cells", run_cells_here)
-        return comparison.compare(CONFIG, run, command=["ropewalk", "compare"])
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checksums") / "run"
-    compare(folder)
+    compare_here(CONFIG, folder)
     return folder
 
 
@@ -89,7 +83,7 @@ def test_the_way_out_leads_out(run):
         with pytest.raises(ValueError, match="delete it, and the same ropewalk compare or train"):
             READERS[name](run)
         path.unlink()
-    compare(run)
+    compare_here(CONFIG, run)
     for name in edited:
         READERS[name](run)
     for name in ("config.json", "tokenizer.json"):

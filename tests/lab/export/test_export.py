@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("ctranslate2")
 
-from cells_here import run_cells_here
+from cells_here import compare_here, run_cells_here
 from tiny_tasks import config_of, translation_config
 
 from ropewalk.lab.config_sources import make_config
@@ -98,13 +98,13 @@ def test_the_command_writes_next_to_the_model_and_prints_how_to_serve(runs):
 
 
 @pytest.mark.slow  # trains three models
-def test_trained_models_translate_a_test_split_identically(tmp_path, compare):
+def test_trained_models_translate_a_test_split_identically(tmp_path):
     """Greedily, in batches, with end marks that the models have learned to write."""
     import ctranslate2
 
     encodings = ("sinusoidal", "rotary", "t5")
     settings = {"preset": "quick", "encodings": encodings, "seeds": (1,), "splits": ("test",)}
-    compare(make_config("quick", settings=settings), tmp_path / "run", jobs=1)
+    compare_here(make_config("quick", settings=settings), tmp_path / "run", jobs=1)
     texts = [source for source, _ in load_corpus("phrases").splits["test"]][:200]
     for encoding in encodings:
         out = tmp_path / encoding

@@ -72,8 +72,8 @@ def quick(monkeypatch):
     monkeypatch.setattr(module, "ASK_AGAIN", 0.001)
 
 
-def schedule(launcher, run, at_once=100, watch=lambda cell, event: None):
-    found = Scheduler(CELLS, run, launcher, at_once, 1, watch, "scored")
+def schedule(launcher, run, at_once=100, watch=lambda cell, event: None, done=lambda cell: ""):
+    found = Scheduler(CELLS, run, launcher, at_once, 1, watch, "scored", done)
     found.work()
     return found
 
@@ -113,16 +113,10 @@ def test_a_cluster_may_interrupt_a_cell_but_not_forever(tmp_path):
 
 def test_cells_that_are_done_are_told_and_not_started(tmp_path):
     launcher, told, before = PlannedLauncher(), [], set(CELLS[1:4])
-
-    def watch(cell, event):
-        told.append((cell, event.get("phase")))
-
-    def done(cell):
-        return "finished" if cell in before else ""
-
-    Scheduler(CELLS, tmp_path, launcher, 1, 1, watch, "scored", done).work()
+    done = dict.fromkeys(before, "finished").get
+    schedule(launcher, tmp_path, 1, lambda *event: told.append(event), done)
     assert launcher.started == [CELLS[0], *CELLS[4:]]
-    assert {cell for cell, phase in told if phase == "already finished"} == before
+    assert {cell for cell, event in told if event.get("phase") == "already finished"} == before
 
 
 def test_a_cluster_that_refuses_for_a_while_does_not_stop_what_runs(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cells_here import run_cells_here
+from cells_here import compare_here as compare
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_tasks import TINY_TRANSLATION, config_of, translation_config
@@ -15,7 +15,6 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, TRAINING_FIELDS, described, points
 from ropewalk.lab.config_sources import make_config, read_run_config, read_sweep
 from ropewalk.lab.decoding.translator import Translator
-from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.running.launcher import Start
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.running.scheduler import train_one
@@ -147,7 +146,7 @@ def test_a_run_without_a_sweep_keeps_its_config():
     assert training_fields(swept) == training_fields(config)
 
 
-def test_each_encoding_gets_its_best_rate_with_an_equal_budget(compare, tmp_path):
+def test_each_encoding_gets_its_best_rate_with_an_equal_budget(tmp_path):
     config = config_of("copy", encodings="rotary,none", sweep=RATES, seeds="1,2")
     results = compare(config, tmp_path).as_json()
     for row in results["encodings"]:
@@ -172,18 +171,17 @@ def test_each_encoding_gets_its_best_rate_with_an_equal_budget(compare, tmp_path
     assert again["encodings"] == results["encodings"]
 
 
-def test_a_swept_cell_is_trained_as_one_with_that_setting(compare, tmp_path):
+def test_a_swept_cell_is_trained_as_one_with_that_setting(tmp_path):
     fields = {"encodings": "none", "seeds": 1}
     plain = compare(config_of("copy", learning_rate=1e-2, **fields), tmp_path / "plain")
-    swept = compare(
-        config_of("copy", sweep={"learning_rate": [1e-2]}, **fields), tmp_path / "swept"
-    )
+    config = config_of("copy", sweep={"learning_rate": [1e-2]}, **fields)
+    swept = compare(config, tmp_path / "swept")
     (one,), (other,) = (results.encodings[0].cells for results in (plain, swept))
     assert one.validation_loss == other.validation_loss
     assert one.scores["x1"].statistics == other.scores["x1"].statistics
 
 
-def test_an_encoding_that_diverged_at_one_rate_takes_the_other(compare, tmp_path):
+def test_an_encoding_that_diverged_at_one_rate_takes_the_other(tmp_path):
     sweep = {"learning_rate": [1e30, 1e-3]}
     config = config_of("copy", encodings="rotary", seeds=1, sweep=sweep)
     row = compare(config, tmp_path).as_json()["encodings"][0]
@@ -211,9 +209,7 @@ def translation(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(translation, tmp_path_factory):
     run = tmp_path_factory.mktemp("translation") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_cells", run_cells_here)
-        comparison.compare(translation(), run, command=["ropewalk", "compare"])
+    compare(translation(), run, command=["ropewalk", "compare"])
     return run
 
 
@@ -223,7 +219,7 @@ def finished(made, tmp_path):
     return shutil.copytree(made, tmp_path / "run")
 
 
-def test_decoding_is_chosen_on_validation_by_all_seeds(compare, translation, tmp_path):
+def test_decoding_is_chosen_on_validation_by_all_seeds(translation, tmp_path):
     sweep = {"average": [1, 2], "length_penalty": [0.0, 1.0, 2.0]}
     config = translation(seeds="1,2", sweep=sweep, average=1)
     results = compare(config, tmp_path / "run").as_json()
@@ -243,7 +239,7 @@ def test_decoding_is_chosen_on_validation_by_all_seeds(compare, translation, tmp
         assert {name: decoding[name] for name in sweep} == row["settings"]
 
 
-def test_an_encoding_that_diverged_has_a_report_all_the_same(compare, translation, tmp_path):
+def test_an_encoding_that_diverged_has_a_report_all_the_same(translation, tmp_path):
     sweep = {"length_penalty": [0.0, 1.0]}
     config = translation(learning_rate=1e30, clip=1e30, sweep=sweep)
     row = compare(config, tmp_path / "run").as_json()["encodings"][0]
@@ -252,7 +248,7 @@ def test_an_encoding_that_diverged_has_a_report_all_the_same(compare, translatio
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_trials_of_another_beam_are_not_taken_for_these(compare, translation, finished):
+def test_trials_of_another_beam_are_not_taken_for_these(translation, finished):
     """Fails if a setting that the sweep does not vary may change under its trials.
 
     Also if a model translates with other settings than it was scored with.
@@ -273,7 +269,7 @@ def test_tune_does_not_train_what_is_missing(translation, finished):
         read_tuned_config(finished, ["length_penalty=0.5,1.5"])
 
 
-def test_tuning_a_finished_run_trains_nothing(compare, finished):
+def test_tuning_a_finished_run_trains_nothing(finished):
     """Also the commands that made the run stay."""
     record = Cell("none", 1).folder(finished) / "training.json"
     before = record.stat().st_mtime_ns

@@ -12,7 +12,7 @@ import shutil
 
 import pytest
 import torch
-from cells_here import run_cells_here
+from cells_here import compare_here, run_cells_here
 from rich.console import Console
 from tiny_tasks import config_of
 
@@ -161,15 +161,15 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path, name)
         assert torch.equal(a, b)
 
 
-def test_what_is_finished_is_kept_and_more_lengths_are_scored(compare, compared, tmp_path):
+def test_what_is_finished_is_kept_and_more_lengths_are_scored(compared, tmp_path):
     run = shutil.copytree(scored(compared, "copy")[0], tmp_path / "run")
     fields = {"seeds": 1, "test_examples": 12}
     folder = Cell("rotary", 1).folder(run)
     trained = (folder / "training.json").stat().st_mtime_ns
     x1 = (folder / "x1.json").stat().st_mtime_ns
-    compare(config_of("copy", **fields), run)
+    compare_here(config_of("copy", **fields), run)
     assert (folder / "x1.json").stat().st_mtime_ns == x1
-    more = compare(config_of("copy", **fields, length_multiples=(1, 2, 4)), run)
+    more = compare_here(config_of("copy", **fields, length_multiples=(1, 2, 4)), run)
     assert more.splits == ("x1", "x2", "x4")
     assert (folder / "training.json").stat().st_mtime_ns == trained
     with pytest.raises(ValueError, match="examples is 40 there and 41 here"):
