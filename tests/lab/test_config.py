@@ -81,8 +81,6 @@ def test_what_a_checkpoint_depends_on_leaves_out_what_it_does_not():
 def test_a_preset_given_as_a_field_is_that_preset():
     """Fails if only the name changes, and a full run goes by the name of a quick one."""
     assert make_config(settings={"preset": "multi30k-base"}).width == 512
-    with pytest.raises(ValueError, match=r"preset must be one of .*got '\.\./\.\./etc'"):
-        make_config(settings={"preset": "../../etc"})
 
 
 def test_a_mistake_in_attention_is_named_once():
@@ -122,7 +120,7 @@ def test_a_tag_is_no_value(tmp_path, written):
 
 
 @pytest.mark.parametrize("field", ["preset", "task"])
-@pytest.mark.parametrize("value", ["null", "5", "[a]", ".nan", "", "{a: b}"])
+@pytest.mark.parametrize("value", ["null", "5", "[a]", ".nan", "", "{a: b}", "../../etc"])
 def test_a_preset_and_a_task_are_words(tmp_path, field, value):
     (tmp_path / "c.yaml").write_text(f"{field}: {value}\n")
     with pytest.raises(ValueError, match=f"^{field} must be one of .*, got "):

@@ -1,6 +1,5 @@
 """A small training for one process or several; each returns its losses."""
 
-import hashlib
 import os
 import resource
 import signal
@@ -99,14 +98,12 @@ def differences(folder, cases):
 
 def facts_of(running):
     record = running.record
-    path = sorted(Path(running.folder).glob("snapshot-*"))
     return {
         "step": record.step,
         "status": record.status,
         "gradients": [point["gradient"] for point in record.training],
         "validation": [point["loss"] for point in record.validation],
         "tokens": record.target_tokens,
-        "snapshot": hashlib.sha256(path[-1].read_bytes()).hexdigest() if path else None,
         "elements": sum(_own(p).numel() for p in running.model.parameters()),
     }
 

@@ -94,12 +94,6 @@ def test_a_model_says_what_it_needs(file):
         Config.model_validate(facts)
 
 
-def test_nothing_imported_is_nothing_remembered():
-    config = config_of("copy", encodings=("none",))
-    assert "imports" not in config.facts()
-    assert "imports" not in training_fields(config)
-
-
 NOISY = TEXT.replace(
     "\n",
     """

@@ -24,10 +24,6 @@ def trainer(folder, encoding="rotary", **fields):
     return Trainer(task, encoding, 1, folder)
 
 
-class KilledError(Exception):
-    pass
-
-
 @pytest.mark.parametrize("stop_at", [1, 7, 12])
 def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop_at):
     whole = trainer(tmp_path / "whole")
@@ -52,18 +48,6 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop_
         assert torch.equal(a, b)
     names = [[p.name for p in snapshots(tmp_path / part)] for part in ("whole", "parts")]
     assert names[0] == names[1]
-
-
-def test_a_killed_training_goes_on_from_its_last_checkpoint(tmp_path):
-    def die(record, loss):
-        if record.step == 5:
-            raise KilledError
-
-    first = trainer(tmp_path)
-    with pytest.raises(KilledError):
-        first.run(die)
-    assert not (tmp_path / "last.safetensors").exists()  # no minute has passed: it starts anew
-    assert trainer(tmp_path).record.step == 0
 
 
 def test_losses_fall_and_what_is_recorded_is_true(tmp_path):
