@@ -405,6 +405,17 @@ def described(settings: Settings) -> str:
     return " ".join(f"{name}={value}" for name, value in settings)
 
 
+def validated(fields: Any, where: str = "") -> Config:
+    """Return a config of these fields. Raises ValueError with all mistakes in one line.
+
+    where: what has these fields, as the beginning of the message.
+    """
+    try:
+        return Config.model_validate(fields)
+    except ValidationError as error:
+        raise ValueError(f"{where}{first_line(error)}") from None
+
+
 def first_line(error: ValidationError) -> str:
     """Return all mistakes of a config in one line, or the first ones if there are many."""
     mistakes = error.errors()

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.encodings.parsing import split_at
 from ropewalk.files import read_checked_json, read_text, shown_path
-from ropewalk.lab.config import Config, cut, first_line
+from ropewalk.lab.config import Config, cut, validated
 from ropewalk.lab.presets import PRESETS, TASKS, defaults, fields_of_other_tasks
 
 MOST_BYTES = 2**16  # of a config file or a value: about 60 times the size of all fields
@@ -154,11 +153,7 @@ def make_config(
         raise ValueError(
             f"task {task!r} has no {', '.join(others)}; remove the fields of other tasks"
         )
-    fields = {"preset": preset, **defaults(task, preset), **(fallback or {}), **given}
-    try:
-        return Config.model_validate(fields)
-    except ValidationError as error:
-        raise ValueError(first_line(error)) from None
+    return validated({"preset": preset, **defaults(task, preset), **(fallback or {}), **given})
 
 
 def read_setting(text: str) -> tuple[str, Any]:
@@ -198,18 +193,13 @@ def read_settings(texts: Iterable[str], options: Mapping[str, Any]) -> dict[str,
 def read_run_config(run: Path) -> Config:
     """Return the config of a run folder."""
     path = run / "config.json"
-    try:
-        return Config.model_validate(read_checked_json(path, "encodings", "seeds"))
-    except ValidationError as error:
-        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
+    fields = read_checked_json(path, "encodings", "seeds")
+    return validated(fields, f"{path} has an invalid config: ")
 
 
 def with_sweep(config: Config, sweep: Mapping[str, Sequence[Any]]) -> Config:
     """Return a config with this sweep instead of its own. Raises ValueError if it is wrong."""
-    try:
-        return Config.model_validate({**config.model_dump(), "sweep": dict(sweep)})
-    except ValidationError as error:
-        raise ValueError(first_line(error)) from None
+    return validated({**config.model_dump(), "sweep": dict(sweep)})
 
 
 def _check_word(name: str, value: object, known: Sequence[str]) -> None:

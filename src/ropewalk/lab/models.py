@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ropewalk.checks import shown
 from ropewalk.encodings import build, build_encoder_decoder
-from ropewalk.lab.config import Config, first_line
+from ropewalk.lab.config import Config, validated
 from ropewalk.lab.presets import fields_of_other_tasks
 from ropewalk.lab.tensors import (
     MOST_MODEL_HEADER_BYTES,
@@ -109,10 +108,7 @@ def _described(
                 f"{path} claims {name}={shown(value)} but has {numbers} numbers in "
                 f"{len(tensors)} tensors; {_WAY_OUT}"
             )
-    try:
-        config = Config.model_validate({**fields, "encodings": (encoding,)})
-    except ValidationError as error:
-        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
+    config = validated({**fields, "encodings": (encoding,)}, f"{path} has an invalid config: ")
     if table.shape[1] != config.width:
         raise ValueError(
             f"{path} claims width={config.width} but its tables are {table.shape[1]} wide; "

@@ -33,10 +33,8 @@ class Tokens:
         A short text gives fewer tokens; a text with more different characters gives one for each.
         """
         tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNK]))
-        steps: list[normalizers.Normalizer] = [normalizers.NFC()]
-        tokenizer.normalizer = normalizers.Sequence(
-            steps + ([normalizers.Lowercase()] if lowercase else [])
-        )
+        steps: list[normalizers.Normalizer] = [normalizers.NFC(), normalizers.Lowercase()]
+        tokenizer.normalizer = normalizers.Sequence(steps if lowercase else steps[:1])
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
         )

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -30,7 +29,7 @@ from ropewalk.files import (
     read_checked_json,
     write_checked_json,
 )
-from ropewalk.lab.config import SCORING_FIELDS, Config, first_line
+from ropewalk.lab.config import SCORING_FIELDS, Config, validated
 from ropewalk.lab.tensors import check_finite, load_weights, read_tensors, weights_of
 from ropewalk.lab.training.process_group import Group
 
@@ -62,10 +61,7 @@ def differences(there: Facts, here: Facts) -> list[str]:
 
 def check_facts(path: Path, there: Facts, here: Facts) -> None:
     """Raise ValueError, naming what differs, for a checkpoint of another config or seed."""
-    try:
-        config = Config.model_validate(there.get("config", {}))
-    except ValidationError as error:
-        raise ValueError(f"{path} has an invalid config: {first_line(error)}") from None
+    config = validated(there.get("config", {}), f"{path} has an invalid config: ")
     cell = ("encoding", "seed")
     differing = differences(
         {**training_fields(config), **{name: there.get(name) for name in cell}},
