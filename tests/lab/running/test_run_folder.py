@@ -16,6 +16,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from cells_here import prepare_here
+from tiny_copies import TINY_COPY
 from tiny_tasks import TINY_TRANSLATION
 
 from ropewalk.files import is_locked, locked, read_json, write_json
@@ -63,17 +64,8 @@ def test_an_interrupted_run_waits_until_its_cells_have_saved(tmp_path, monkeypat
     assert (tmp_path / "saved").exists()
 
 
-COPY = {
-    **{k: v for k, v in TINY_TRANSLATION.items() if "coder_layers" not in k},
-    "task": "copy",
-    "encodings": "none",
-    "seeds": 1,
-    "layers": 1,
-    "examples": 40,
-    "train_length": 3,
-    "length_multiples": (1,),
-    "test_examples": 5,
-}
+COPY = {**TINY_COPY, "encodings": "none", "seeds": 1, "epochs": 2, "batch_tokens": 64}
+COPY |= {"validations": 3, "keep": 2, "average": 2, "precision": "float32"}
 CELL = Cell("none", 1)
 
 

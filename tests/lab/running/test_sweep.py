@@ -67,9 +67,9 @@ def test_the_best_is_the_first_of_the_best_and_no_failure_where_one_went_well(sc
 
 
 def test_commas_in_brackets_do_not_split_values():
-    sweep = read_sweep(["attention=performer(features=8, rotate=before),elu", "clip=1, 0.2"])
-    assert sweep["attention"] == ["performer(features=8, rotate=before)", "elu"]
-    assert sweep["clip"] == [1, 0.2]
+    performer = "performer(features=8, rotate=before)"
+    sweep = read_sweep([f"attention={performer},elu", "clip=1, 0.2"])
+    assert sweep == {"attention": [performer, "elu"], "clip": [1, 0.2]}
 
 
 @pytest.mark.parametrize(
