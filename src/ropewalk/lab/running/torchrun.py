@@ -45,9 +45,9 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
     def train(
         task: Task, encoding: str, seed: int, folder: Path, emit: Emit, precision: str
     ) -> Record:
-        def together(*arguments: Any) -> ParallelTrainer:
+        def together(*_: Any) -> ParallelTrainer:
             group.broadcast(True)
-            return ParallelTrainer(*arguments, group)
+            return ParallelTrainer(task, encoding, seed, folder, precision, group)
 
         if (folder / TRAINED).exists():
             group.broadcast(False)
