@@ -46,7 +46,7 @@ def compare(
     with errors() as interruption:
         from ropewalk.lab.presets import tasks_of
         from ropewalk.lab.report.terminal import print_summary
-        from ropewalk.lab.running.launcher import make_launcher
+        from ropewalk.lab.running.launcher_arguments import make_launcher
         from ropewalk.lab.running.run_folder import default_folder
 
         fields = {"encodings": encodings, "seeds": seeds, "data": data, "attention": attention}

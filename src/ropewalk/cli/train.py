@@ -45,7 +45,7 @@ def train(
 ) -> None:
     """Train one model, or resume it; score it and print its path."""
     with errors() as interruption:
-        from ropewalk.lab.running.launcher import make_launcher
+        from ropewalk.lab.running.launcher_arguments import make_launcher
         from ropewalk.lab.running.progress import Watcher
         from ropewalk.lab.running.run_folder import default_folder
         from ropewalk.lab.running.scheduler import train_one

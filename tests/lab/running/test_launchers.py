@@ -19,7 +19,7 @@ import pytest
 
 from ropewalk.files import read_json
 from ropewalk.lab.running.events import read_session
-from ropewalk.lab.running.launcher import RAY, SLURM, make_launcher, read_arguments
+from ropewalk.lab.running.launcher_arguments import RAY, SLURM, make_launcher, read_arguments
 from ropewalk.lab.running.status import list_runs, read_status
 from ropewalk.lab.tensors import read_tensors
 

@@ -22,7 +22,8 @@ from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.running import on_slurm
 from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.events import read_session
-from ropewalk.lab.running.launcher import Start, make_launcher
+from ropewalk.lab.running.launcher import Start
+from ropewalk.lab.running.launcher_arguments import make_launcher
 from ropewalk.lab.running.on_slurm import Queue, SlurmLauncher
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.tensors import read_checksum

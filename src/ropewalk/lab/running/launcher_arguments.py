@@ -1,0 +1,116 @@
+"""Launchers by name, and the arguments of `--launcher-args`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ropewalk.checks import did_you_mean, shown
+from ropewalk.encodings.parsing import split_at
+from ropewalk.lab.config_sources import read_value
+from ropewalk.lab.running.launcher import Launcher, LocalLauncher
+
+LAUNCHERS = ("local", "slurm", "ray")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a launcher: its type, its smallest value, and what it means."""
+
+    kind: type
+    meaning: str
+    least: float | None = None
+    words: tuple[str, ...] = ()
+
+    def read(self, name: str, value: Any) -> Any:
+        """Return a value of this type. Raises ValueError, naming the argument."""
+        if self.kind is str and not isinstance(value, (str, int, float)):
+            raise ValueError(f"--launcher-args {name} must be a word, got {shown(value)}")
+        if self.kind is str:
+            if self.words and value not in self.words:
+                one_of = " or ".join(self.words)
+                raise ValueError(f"--launcher-args {name} must be {one_of}, got {shown(value)}")
+            return str(value)
+        number = "a whole number" if self.kind is int else "a number"
+        right = (int,) if self.kind is int else (int, float)
+        if isinstance(value, bool) or not isinstance(value, right) or value < (self.least or 0):
+            raise ValueError(
+                f"--launcher-args {name} must be {number} of at least {self.least or 0:g}, "
+                f"got {shown(value)}"
+            )
+        return self.kind(value)
+
+
+SLURM = {
+    "partition": Argument(str, "the partition"),
+    "account": Argument(str, "the account that pays"),
+    "qos": Argument(str, "the quality of service"),
+    "constraint": Argument(str, "features that the node must have"),
+    "gpus": Argument(int, "GPUs of a cell", 0),
+    "cpus": Argument(int, "cores of a cell; by default its threads", 1),
+    "memory_gb": Argument(float, "memory of a cell", 0.1),
+    # A job is asked to save 90 seconds before its limit.
+    "minutes": Argument(int, "time limit of a job; a cell that reaches it is queued again", 5),
+    "cluster": Argument(
+        str, "slurm, or local: processes of this machine", None, ("slurm", "local")
+    ),
+}
+RAY = {
+    "address": Argument(str, "of a running cluster; by default RAY_ADDRESS, or a new one here"),
+    "gpus": Argument(float, "GPUs of a cell; 0.5 lets two cells share one", 0.0),
+    "cpus": Argument(float, "cores of a cell; by default its threads", 0.1),
+    "retries": Argument(int, "how often a cell starts again after its machine died", 0),
+}
+
+
+def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
+    """Return the launcher of this name. Raises ValueError if it cannot be used here.
+
+    texts: `name=value,…`, as the user typed it.
+    """
+    if name not in LAUNCHERS:
+        hint = did_you_mean(name, LAUNCHERS)
+        raise ValueError(
+            f"--launcher must be one of {', '.join(LAUNCHERS)}, got {shown(name)}{hint}"
+        )
+    known: Mapping[str, Argument] = {"local": {}, "slurm": SLURM, "ray": RAY}[name]
+    arguments = read_arguments(texts, name, known)
+    if name == "local":
+        return LocalLauncher()
+    try:
+        if name == "slurm":
+            from ropewalk.lab.running.on_slurm import SlurmLauncher
+
+            return SlurmLauncher(run, arguments)
+        from ropewalk.lab.running.on_ray import RayLauncher
+
+        return RayLauncher(arguments)
+    except ImportError as error:
+        raise ValueError(
+            f"--launcher {name} needs the extra {name} ({error}): run pip install "
+            f'"ropewalk[{name}]"'
+        ) from None
+
+
+def read_arguments(
+    texts: str | None, launcher: str, known: Mapping[str, Argument]
+) -> dict[str, Any]:
+    """Return the arguments in `name=value,…`."""
+    found: dict[str, Any] = {}
+    for text in split_at(texts, ",") if texts else ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not value:
+            raise ValueError(f"--launcher-args must read name=value,…, got {shown(texts)}")
+        if name not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no arguments"
+            hint = did_you_mean(name, tuple(known))
+            raise ValueError(
+                f"--launcher-args: the launcher {launcher} {takes}, got {shown(name)}{hint}"
+            )
+        if name in found:
+            raise ValueError(f"--launcher-args must name {name} once, got {shown(texts)}")
+        word = known[name].kind is str
+        found[name] = known[name].read(name, value if word else read_value(value))
+    return found
