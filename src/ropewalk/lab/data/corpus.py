@@ -32,8 +32,6 @@ from ropewalk.lab.data.textfiles import (
     read_sides,
 )
 
-__all__ = ["Corpus", "CorpusError", "Pair", "load_corpus", "overlap"]
-
 Splits = dict[str, tuple[Pair, ...]]
 Rows = Callable[[list[str]], Iterator[Pair]]  # opens pairs; notes go to its argument
 
@@ -76,12 +74,9 @@ class Corpus:
         return tuple(name for name in self.splits if name not in ("train", "validation"))
 
 
-#: What is counted of a pair, by name.
-_COUNTED: dict[str, Callable[[Pair], object]] = {
-    "source": lambda pair: pair[0],
-    "target": lambda pair: pair[1],
-    "pairs": lambda pair: pair,
-}
+def _items(pair: Pair) -> dict[str, object]:
+    """Return what is counted of a pair, by name."""
+    return {"source": pair[0], "target": pair[1], "pairs": pair}
 
 
 class Overlap:
@@ -89,16 +84,14 @@ class Overlap:
 
     def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
         self._held_out = held_out
-        pairs = [pair for split in held_out.values() for pair in split]
-        self._wanted = {kind: set(map(item_of, pairs)) for kind, item_of in _COUNTED.items()}
-        self._seen: dict[str, set[object]] = {kind: set() for kind in _COUNTED}
+        pairs = (pair for split in held_out.values() for pair in split)
+        self._wanted = {item for pair in pairs for item in _items(pair).items()}
+        self._seen: set[tuple[str, object]] = set()
 
     def add(self, training: Iterable[Pair]) -> None:
         """Take in training pairs; all need not be in memory at once."""
-        for pair in training:
-            for kind, item_of in _COUNTED.items():
-                if (item := item_of(pair)) in self._wanted[kind]:
-                    self._seen[kind].add(item)
+        items = (item for pair in training for item in _items(pair).items())
+        self._seen |= self._wanted.intersection(items)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return the counts "source", "target" and "pairs" (both sides of one pair) by split.
@@ -107,8 +100,8 @@ class Overlap:
         """
         return {
             name: {
-                kind: sum(item_of(pair) in self._seen[kind] for pair in pairs)
-                for kind, item_of in _COUNTED.items()
+                kind: sum((kind, _items(pair)[kind]) in self._seen for pair in pairs)
+                for kind in ("source", "target", "pairs")
             }
             for name, pairs in self._held_out.items()
         }

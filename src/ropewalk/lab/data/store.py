@@ -22,7 +22,7 @@ import hashlib
 import io
 import shutil
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
@@ -130,9 +130,6 @@ class Side(Sequence[list[int]]):
 
     def __getitem__(self, row: int) -> list[int]:  # type: ignore[override]  # no slices
         return self._split.ids(row)[self._side].tolist()  # type: ignore[no-any-return]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (self[row] for row in range(len(self)))
 
 
 class MappedSplit:

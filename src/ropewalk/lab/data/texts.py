@@ -23,8 +23,6 @@ from ropewalk.lab.data.textfiles import (
     read_text,
 )
 
-__all__ = ["CorpusError", "Texts", "load_texts", "read_texts"]
-
 Splits = dict[str, tuple[str, ...]]
 
 #: The number of built-in tales in each split, and about how many words each has.
@@ -71,12 +69,19 @@ class Texts:
 
 
 def load_texts(data: str) -> Texts:
-    """Read the texts that `data` names; the module docstring lists the possible values.
+    """Read the texts that `data` names, and split them unless they come in splits.
 
-    "tales" is always the built-in generator; write "./tales" for a file or folder of that name.
+    The module docstring lists the possible values. "tales" is always the built-in generator; write
+    "./tales" for a file or folder of that name.
+
+    With fewer than 20 files, the last twentieth of each goes to test and the twentieth before it
+    to validation, cut at line ends if there are any. From 20 files on, a twentieth of the files
+    goes to validation and another to test, chosen by a hash of their text. A text that occurs
+    twice is in one split only.
 
     Raises:
-        CorpusError: if the name or a file is wrong.
+        CorpusError: if the name is wrong, a file is missing, empty, too short to split or not
+            UTF-8, or a folder has no text files or only one of the train and validation splits.
     """
     if data == "tales":
         from ropewalk.lab.data.tales import tales  # lazy: other texts need no lexicon
@@ -89,34 +94,17 @@ def load_texts(data: str) -> Texts:
     if data.startswith("hf:"):
         return _from_hub(data)
     path = Path(data).expanduser()
+    if path.is_dir():
+        return _from_folder(path)
+    files = [path]
     if "," in data and not path.exists():
         parts = [part.strip() for part in data.split(",")]
         if not all(parts):
             raise CorpusError(f"data must be files as FILE,FILE, got {data!r}")
-        return read_texts([Path(part).expanduser() for part in parts])
-    if not path.exists():
+        files = [Path(part).expanduser() for part in parts]
+    elif not path.exists():
         raise CorpusError(f"there are no texts {data!r}{nearest(path, ('tales',))}; {WAYS}")
-    return read_texts(path)
-
-
-def read_texts(paths: Path | Sequence[Path]) -> Texts:
-    """Read a file, a folder or several files, and split them unless they come in splits.
-
-    With fewer than 20 files, the last twentieth of each goes to test and the twentieth before it
-    to validation, cut at line ends if there are any. From 20 files on, a twentieth of the files
-    goes to validation and another to test, chosen by a hash of their text. A text that occurs
-    twice is in one split only.
-
-    Raises:
-        CorpusError: if a file is missing, empty, too short to split or not UTF-8, or a folder has
-            no text files or only one of the train and validation splits.
-    """
-    if isinstance(paths, Path) and paths.is_dir():
-        return _from_folder(paths)
-    files = [paths] if isinstance(paths, Path) else list(paths)
-    if not files:
-        raise CorpusError("paths must name at least one file, got none")
-    return Texts(",".join(path.name for path in files), _split_files(files))
+    return Texts(",".join(file.name for file in files), _split_files(files))
 
 
 def _from_hub(data: str) -> Texts:

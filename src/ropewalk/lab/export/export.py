@@ -9,7 +9,11 @@ from pathlib import Path
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.files import check_space, check_target, complete_folder
 from ropewalk.lab.decoding.translator import Translator, find_model
-from ropewalk.lab.export.ctranslate2 import NotExpressibleError
+from ropewalk.lab.export.ctranslate2 import (
+    NotExpressibleError,
+    positions_of_stacks,
+    transformer_spec,
+)
 from ropewalk.lab.tensors import MOST_MODEL_HEADER_BYTES, read_tensors
 from ropewalk.model import Transformer
 
@@ -87,8 +91,6 @@ def export(path: Path, target: Path | None = None, *, to: str) -> Exported:
 
 
 def _write(translator: Translator, encoding: str, part: Path, target: Path) -> None:
-    from ropewalk.lab.export.ctranslate2 import transformer_spec
-
     model, tokens = translator.model, translator.tokens
     check_space(target, sum(p.numel() * 4 for p in model.parameters()))
     try:
@@ -111,8 +113,6 @@ def _write(translator: Translator, encoding: str, part: Path, target: Path) -> N
 
 def _limit(model: Transformer) -> str:
     """Return the item of the README about the longest sentences, or nothing."""
-    from ropewalk.lab.export.ctranslate2 import positions_of_stacks
-
     stacks = positions_of_stacks(model)
     tables = [len(each.table) for each in stacks if each.table is not None]
     if tables:

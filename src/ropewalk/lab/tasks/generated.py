@@ -98,7 +98,7 @@ class Generated(LanguageTask):
     def prepare(self) -> Facts:
         splits = dict(self.drawn_splits)
         for split in self.splits:
-            size = self.multiple(split) * self.config.train_length
+            size = self.length_of(split)
             if self.sequence.max_size is None or size <= self.sequence.max_size:
                 splits[split] = self.draw("test", (size, size), self.config.test_examples)
         write_splits(self.run / "sequences.safetensors", splits)
@@ -124,8 +124,7 @@ class Generated(LanguageTask):
         if split not in self.data:
             raise ValueError(
                 f"{self.config.task} has at most {self.sequence.max_size} "
-                f"{self.sequence.size_unit}, but {split} needs "
-                f"{self.multiple(split) * self.config.train_length}"
+                f"{self.sequence.size_unit}, but {split} needs {self.length_of(split)}"
             )
         held = self.data[split]
         max_tokens = [len(target) for target in held.target]
@@ -144,11 +143,7 @@ class Generated(LanguageTask):
     def describe_data(self) -> Facts:
         config, sequence = self.config, self.sequence
         sizes = f"1 to {config.train_length} {sequence.size_unit}, {config.examples:,} examples"
-        tested = ", ".join(
-            f"{self.multiple(split) * config.train_length} ({split})"
-            for split in self.splits
-            if split in self.data
-        )
+        tested = ", ".join(f"{self.length_of(s)} ({s})" for s in self.splits if s in self.data)
         first, answered = self.data["validation"].source[0], self.data["validation"].target[0]
         shown = Example(tuple(first), (*answered, EOS))
         facts = [
@@ -162,15 +157,10 @@ class Generated(LanguageTask):
             ),
             ("Vocabulary", f"{len(sequence.words):,} words"),
             ("Overlap of splits", "none: no prompt is in more than one split"),
+            ("Source", sequence.source),
         ]
-        if sequence.source:
-            facts.append(("Source", sequence.source))
-        return {
-            "about": f"{config.task} of up to {config.train_length} {sequence.size_unit}",
-            "corpus": {"name": config.task, "facts": [list(each) for each in facts]},
-            "splits": list(self.splits),
-            "lengths": self.length_facts(sequence.size_unit),
-        }
+        about = f"{config.task} of up to {config.train_length} {sequence.size_unit}"
+        return self.entries(about, config.task, facts, sequence.size_unit)
 
     def examples(self, results: Results) -> Examples:
         seed = self.config.seeds[0]

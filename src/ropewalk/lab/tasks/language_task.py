@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.files import Facts
+from ropewalk.lab.data.batches import pad
 from ropewalk.lab.loss import autocast, row_nll, token_loss
 from ropewalk.lab.results import AttentionMap, AttentionMaps, MappedSentence, Results
 from ropewalk.lab.tasks.base import Task, attention_map
@@ -47,9 +48,9 @@ class LanguageTask(Task):
     def splits(self) -> tuple[str, ...]:
         return tuple(f"x{multiple}" for multiple in self.config.length_multiples)
 
-    def multiple(self, split: str) -> int:
-        """Return the length of a split's items as a multiple of the trained length."""
-        return int(split.removeprefix("x"))
+    def length_of(self, split: str) -> int:
+        """Return the length of a split's items, a multiple of the trained length."""
+        return int(split.removeprefix("x")) * self.config.train_length
 
     @abstractmethod
     def validation_batches(self) -> Iterator[LanguageBatch]:
@@ -89,10 +90,15 @@ class LanguageTask(Task):
         columns = [statistics[name] for name in cls.columns]
         return torch.tensor(columns, dtype=torch.float64).t()
 
-    def length_facts(self, unit: str) -> Facts:
-        """Return the entries about scored lengths in the results."""
-        of = {split: self.multiple(split) * self.config.train_length for split in self.splits}
-        return {"unit": unit, "trained": self.config.train_length, "of": of}
+    def entries(self, about: str, name: str, rows: Sequence[tuple[str, str]], unit: str) -> Facts:
+        """Return the entries about data, splits and scored lengths in the results."""
+        of = {split: self.length_of(split) for split in self.splits}
+        return {
+            "about": about,
+            "corpus": {"name": name, "facts": [list(row) for row in rows]},
+            "splits": list(self.splits),
+            "lengths": {"unit": unit, "trained": self.config.train_length, "of": of},
+        }
 
     def attention_over(
         self, results: Results, rule: str, shown: Sequence[tuple[int, list[int], list[str]]]
@@ -115,11 +121,6 @@ class LanguageTask(Task):
 
 def pad_examples(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> LanguageBatch:
     """Make a batch of prompts and answers; only the answers are predicted."""
-    longest = max(len(prompt) + len(answer) for prompt, answer in rows) - 1
-    tokens = torch.full((len(rows), longest), PAD)
-    targets = torch.full((len(rows), longest), PAD)
-    for i, (prompt, answer) in enumerate(rows):
-        whole = torch.tensor([*prompt, *answer])
-        tokens[i, : len(whole) - 1] = whole[:-1]
-        targets[i, len(prompt) - 1 : len(whole) - 1] = whole[len(prompt) :]
+    tokens = pad([[*prompt, *answer][:-1] for prompt, answer in rows])
+    targets = pad([[PAD] * (len(prompt) - 1) + list(answer) for prompt, answer in rows])
     return LanguageBatch(tokens, targets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +38,7 @@ TALE_LENGTHS = 8  # words of a tale, as a multiple of the trained length
 SEED = 0  # of the tales: all training seeds read the same tales, each in its own order
 LONGEST_WORD = 64  # tokens to search for the beginning of a word
 PASSAGES_SHOWN = 5  # passages in a report
+CONTINUED = 20  # approximate number of tokens that a decoder predicts in such a passage
 
 
 def begins_word(piece: str) -> bool:
@@ -51,6 +52,9 @@ def mean_loss(sums: Tensor) -> Tensor:
 
 
 LOSS = Metric("loss", "loss", mean_loss, higher_is_better=False, digits=3)
+PERPLEXITY = Metric(
+    "perplexity", "perplexity", lambda sums: mean_loss(sums).exp(), higher_is_better=False, digits=2
+)
 
 
 class TextTask(LanguageTask):
@@ -63,6 +67,7 @@ class TextTask(LanguageTask):
     tested_metric: ClassVar = LOSS
     columns: ClassVar = ("nll", "tokens")
     goal: ClassVar[str]
+    terms: ClassVar[tuple[str, str]]  # what a passage shows, and what is compared with it
 
     @property
     def scored(self) -> str:
@@ -174,7 +179,7 @@ class TextTask(LanguageTask):
     @torch.no_grad()
     def evaluate(self, model: Any, split: str, folder: Path) -> Facts:
         model.eval()
-        length, known = self.multiple(split) * self.config.train_length, len(self.data["test"]) - 1
+        length, known = self.length_of(split), len(self.data["test"]) - 1
         if length > known:
             raise ValueError(
                 f"the test text has {known} tokens to predict, but {split} needs {length}"
@@ -192,7 +197,7 @@ class TextTask(LanguageTask):
     def describe_data(self) -> Facts:
         config, facts = self.config, self.data_facts
         held = ", ".join(f"{name} {n:,} tokens" for name, n in facts["tokens"].items())
-        windows = {split: self.multiple(split) * config.train_length for split in self.splits}
+        windows = {split: self.length_of(split) for split in self.splits}
         lengths = ", ".join(f"{length} ({split})" for split, length in windows.items())
         tested = max(len(self.test_starts(length)) * length for length in windows.values())
         spaced = "" if self.generated else ", evenly spaced"
@@ -207,12 +212,7 @@ class TextTask(LanguageTask):
             ),
             *(("Note", note) for note in self.texts.notes),
         ]
-        return {
-            "about": f"{self.goal} ({self.texts.name})",
-            "corpus": {"name": self.texts.name, "facts": [list(each) for each in rows]},
-            "splits": list(self.splits),
-            "lengths": self.length_facts("tokens"),
-        }
+        return self.entries(f"{self.goal} ({self.texts.name})", self.texts.name, rows, "tokens")
 
     def passage_starts(self, length: int, count: int) -> list[int]:
         """Return the starts of `count` windows, evenly over the test text, each at a word."""
@@ -229,6 +229,30 @@ class TextTask(LanguageTask):
         pieces = self.tokens.pieces(ids)
         last = next((i for i in range(len(ids) - 1, 0, -1) if begins_word(pieces[i])), len(ids))
         return ids[:last]
+
+    def passages(
+        self,
+        rule: str,
+        starts: Sequence[int],
+        sources: Sequence[str],
+        references: Sequence[str],
+        hypotheses: Mapping[str, Sequence[str]],
+    ) -> Examples:
+        """Return passages that begin at `starts`, with the hypotheses of every encoding by slug."""
+        sentences = tuple(
+            ExampleSentence(
+                index=start,
+                source=sources[i],
+                reference=references[i],
+                hypotheses={slug: texts[i] for slug, texts in hypotheses.items()},
+            )
+            for i, start in enumerate(starts)
+        )
+        rule = (
+            f"{PASSAGES_SHOWN} passages of {self.config.train_length} tokens, evenly spaced over "
+            f"the test text; {rule}; seed {self.config.seeds[0]}"
+        )
+        return Examples(split=self.splits[0], rule=rule, terms=self.terms, sentences=sentences)
 
     def attention(self, results: Results) -> AttentionMaps:
         length = min(self.config.train_length, MAPPED_TOKENS)
@@ -248,19 +272,12 @@ def _with_one_test_split(texts: Texts) -> Texts:
     return replace(texts, splits={name: texts.splits[own] for name, own in names.items()})
 
 
-CONTINUED = 20  # approximate number of tokens that a decoder predicts in a report's passage
-
-
-PERPLEXITY = Metric(
-    "perplexity", "perplexity", lambda sums: mean_loss(sums).exp(), higher_is_better=False, digits=2
-)
-
-
 class CausalText(TextTask):
     """Predict each token of a window from the tokens before it, scored by perplexity."""
 
     metrics: ClassVar = (PERPLEXITY, LOSS)
     goal: ClassVar = "the next token of running text"
+    terms: ClassVar = ("text", "continuation")
 
     def windows(self, split: str, starts: Tensor, length: int, draw: int) -> LanguageBatch:
         ids = self.data[split][starts[:, None] + torch.arange(length + 1)]
@@ -271,8 +288,10 @@ class CausalText(TextTask):
         starts = self.passage_starts(length, PASSAGES_SHOWN)
         ids = [self.data["test"][s : s + length].tolist() for s in starts]
         # The prompt ends at the end of a word; all remaining tokens are predicted.
-        prompts = [self.whole_words(row[: length - min(CONTINUED, length // 2)]) for row in ids]
-        found = {
+        predicted = min(CONTINUED, length // 2)
+        prompts = [self.whole_words(row[: length - predicted]) for row in ids]
+        rests = [row[len(prompt) :] for row, prompt in zip(ids, prompts, strict=True)]
+        continuations = {
             slug: [
                 decode(self.whole_words(row))
                 for prompt in prompts
@@ -280,26 +299,12 @@ class CausalText(TextTask):
             ]
             for slug, model in self.first_models(results)
         }
-        sentences = [
-            ExampleSentence(
-                index=start,
-                source=decode(prompts[i]),
-                reference=decode(self.whole_words(ids[i][len(prompts[i]) :])),
-                hypotheses={slug: texts[i] for slug, texts in found.items()},
-            )
-            for i, start in enumerate(starts)
-        ]
         rule = (
-            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; "
-            f"about the last {min(CONTINUED, length // 2)} are predicted, the likeliest token each "
-            f"time, and shown up to their last complete word; "
-            f"seed {self.config.seeds[0]}"
+            f"about the last {predicted} are predicted, the likeliest token each time, and shown "
+            f"up to their last complete word"
         )
-        terms, shown = ("text", "continuation"), tuple(sentences)
-        return Examples(split=self.splits[0], rule=rule, terms=terms, sentences=shown)
-
-
-FIRST_WORD = len(SPECIAL)
+        references = [decode(self.whole_words(rest)) for rest in rests]
+        return self.passages(rule, starts, [*map(decode, prompts)], references, continuations)
 
 
 def masked(ids: Tensor, mask: int, ratio: float, seed: int) -> LanguageBatch:
@@ -312,7 +317,7 @@ def masked(ids: Tensor, mask: int, ratio: float, seed: int) -> LanguageBatch:
     draws = torch.rand(ids.shape, generator=generator)
     chosen = (draws < ratio) | (draws == draws.amin(1, keepdim=True))
     how = torch.rand(ids.shape, generator=generator)
-    others = torch.randint(FIRST_WORD, mask, ids.shape, generator=generator)
+    others = torch.randint(len(SPECIAL), mask, ids.shape, generator=generator)
     changed = torch.where(how < 0.8, mask, torch.where(how < 0.9, others, ids))
     return LanguageBatch(
         torch.where(chosen, changed, ids), torch.where(chosen, ids, torch.tensor(PAD))
@@ -324,6 +329,7 @@ class MaskedText(TextTask):
 
     metrics: ClassVar = (LOSS,)
     goal: ClassVar = "masked tokens of running text"
+    terms: ClassVar = ("masked", "text")
 
     @property
     def mask(self) -> int:
@@ -345,30 +351,23 @@ class MaskedText(TextTask):
         starts = self.passage_starts(length, PASSAGES_SHOWN)
         batch = self.windows("test", torch.tensor(starts), length, draw=SEED)
         asked = batch.targets != PAD
-        found = {
-            slug: torch.where(asked, model.logits(model(batch.tokens)).argmax(-1), batch.tokens)
-            for slug, model in self.first_models(results)
-        }
         right = torch.where(asked, batch.targets, batch.tokens)
         ends = [len(self.whole_words(row)) for row in right.tolist()]
-        sentences = [
-            ExampleSentence(
-                index=start,
-                source=self._text(batch.tokens[i, : ends[i]]),
-                reference=self._text(right[i, : ends[i]]),
-                hypotheses={slug: self._text(ids[i, : ends[i]]) for slug, ids in found.items()},
-            )
-            for i, start in enumerate(starts)
-        ]
-        rule = (
-            f"{PASSAGES_SHOWN} passages of {length} tokens, evenly spaced over the test text; the "
-            f"likeliest token at each mask; seed {self.config.seeds[0]}"
-        )
-        terms, shown = ("masked", "text"), tuple(sentences)
-        return Examples(split=self.splits[0], rule=rule, terms=terms, sentences=shown)
 
-    def _text(self, ids: Tensor) -> str:
+        def texts(ids: Tensor) -> list[str]:
+            return [self._text(row[:end]) for row, end in zip(ids.tolist(), ends, strict=True)]
+
+        filled = {
+            slug: texts(
+                torch.where(asked, model.logits(model(batch.tokens)).argmax(-1), batch.tokens)
+            )
+            for slug, model in self.first_models(results)
+        }
+        rule = "the likeliest token at each mask"
+        return self.passages(rule, starts, texts(batch.tokens), texts(right), filled)
+
+    def _text(self, ids: Sequence[int]) -> str:
         parts: list[list[int]] = [[]]
-        for i in ids.tolist():
+        for i in ids:
             parts[-1].append(i) if i != self.mask else parts.append([])
         return " [mask] ".join(self.tokens.decode(part) for part in parts)

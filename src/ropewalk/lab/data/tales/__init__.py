@@ -257,8 +257,6 @@ class Story:
         self._say("pause", Event("pause"))
 
 
-__all__ = ["SHORTEST", "derive", "tales"]
-
 SHORTEST = 300
 """Least number of words of a tale: an opening, an end, and scenes between."""
 
