@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from ropewalk.checks import did_you_mean
 from ropewalk.lab.data.rng import SPLITS, Rng, Split, split_of
-from ropewalk.lab.tokens import BOS, EOS, PAD, SPECIAL
+from ropewalk.lab.tokens import BOS, EOS, SPECIAL
 
 Words = Sequence[str]
 
@@ -85,16 +85,6 @@ def draw_examples(
         prompt = (BOS, *(ids[word] for word in asked))
         drawn.append(Example(prompt, (*(ids[word] for word in answered), EOS)))
     return drawn
-
-
-def example_text(task: str, example: Example) -> str:
-    """Return an example as text: `a b c > c b a`; pad, begin and end marks are left out."""
-    words = SEQUENCE_TASKS[task].words
-
-    def text(ids: Sequence[int]) -> str:
-        return " ".join(words[i] for i in ids if i not in (PAD, BOS, EOS))
-
-    return f"{text(example.prompt)} {text(example.answer)}".strip()
 
 
 MARKS = tuple(SPECIAL[: EOS + 1])

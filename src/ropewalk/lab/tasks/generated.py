@@ -13,13 +13,7 @@ import torch
 
 from ropewalk.files import Facts
 from ropewalk.lab.data.batches import EncodedSplit, Plan, gather_batches, read_splits, write_splits
-from ropewalk.lab.data.generated_tasks import (
-    SEQUENCE_TASKS,
-    Example,
-    SequenceTask,
-    draw_examples,
-    example_text,
-)
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, SequenceTask, draw_examples
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.decoding.greedy import answer
 from ropewalk.lab.results import AttentionMaps, Examples, ExampleSentence, Results
@@ -31,7 +25,7 @@ from ropewalk.lab.tasks.language_task import (
     LanguageTask,
     pad_examples,
 )
-from ropewalk.lab.tokens import EOS
+from ropewalk.lab.tokens import BOS, EOS
 
 EXAMPLES_SHOWN = 3  # examples of each split in a report
 SEED = 0  # of the data: all training seeds see the same examples, each in its own order
@@ -144,11 +138,10 @@ class Generated(LanguageTask):
         config, sequence = self.config, self.sequence
         sizes = f"1 to {config.train_length} {sequence.size_unit}, {config.examples:,} examples"
         tested = ", ".join(f"{self.length_of(s)} ({s})" for s in self.splits if s in self.data)
-        first, answered = self.data["validation"].source[0], self.data["validation"].target[0]
-        shown = Example(tuple(first), (*answered, EOS))
+        shown = self.data["validation"]
         facts = [
             ("Task", f"{config.task}: {sequence.description}"),
-            ("For example", example_text(config.task, shown)),
+            ("For example", f"{self._text(shown.source[0])} {self._text(shown.target[0])}"),
             ("Trained on", sizes),
             (
                 "Tested on",
@@ -206,8 +199,9 @@ class Generated(LanguageTask):
         return self.attention_over(results, rule, shown)
 
     def _text(self, ids: Sequence[int]) -> str:
+        """Return ids as words, without the begin mark."""
         words = self.sequence.words
-        return " ".join(words[i] for i in ids if words[i] != words[1])
+        return " ".join(words[i] for i in ids if i != BOS)
 
 
 def _batch(split: EncodedSplit, rows: Sequence[int]) -> LanguageBatch:
