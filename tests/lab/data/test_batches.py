@@ -1,21 +1,16 @@
 """Batches: padding and an epoch's plan.
 
 These fail when a row is lost, doubled or cut, when a batch outgrows its budget, when an epoch's
-order depends on more than seed and epoch, and when it is not that of plain lists, for a split in
-memory or in a store.
+order depends on more than seed and epoch, and when it is not that of plain lists.
 """
 
-import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.lab.data import store
 from ropewalk.lab.data.batches import (
     EncodedSplit,
     even_batches,
-    gather_batches,
     in_order,
     make_batch,
     pad,
@@ -35,14 +30,20 @@ def lengths(split: EncodedSplit, rows: list[int]) -> list[int]:
     return [max(len(split.source[i]), len(split.target[i])) + 1 for i in rows]
 
 
-@settings(max_examples=30)
-@given(splits, st.integers(1, 60), st.integers(-3, 3), st.integers(0, 5))
-def test_an_epoch_has_every_row_once_within_the_budget(split, tokens, seed, epoch):
-    batches = plan_epoch(split, tokens=tokens, sentences=None, seed=seed, epoch=epoch)
+def check_rows(batches, split: EncodedSplit, tokens: int) -> None:
+    """Every row is there once, within the budget."""
     assert sorted(i for rows in batches for i in rows) == list(range(len(split)))
     for rows in batches:
         assert rows
         assert len(rows) == 1 or len(rows) * max(lengths(split, rows)) <= tokens
+
+
+@settings(max_examples=30)
+@given(splits, st.integers(1, 60), st.integers(-3, 3), st.integers(0, 5))
+def test_an_epoch_has_every_row_once_within_the_budget(split, tokens, seed, epoch):
+    batches = plan_epoch(split, tokens=tokens, sentences=None, seed=seed, epoch=epoch)
+    check_rows(batches, split, tokens)
+    for rows in batches:
         batch = make_batch(split, rows)
         size = max(batch.source.shape[1], batch.target_in.shape[1])
         assert size == max(lengths(split, rows))
@@ -56,10 +57,6 @@ def listed_plan(split, *, tokens, sentences, seed, epoch):
         return [order[i : i + sentences] for i in range(0, len(order), sentences)]
     sizes = [max(len(s), len(t)) + 1 for s, t in zip(split.source, split.target, strict=True)]
     order.sort(key=lambda i: (sizes[i], len(split.target[i])))
-    return listed_batches(order, sizes, tokens, generator)
-
-
-def listed_batches(order, sizes, tokens, generator):
     batches = [[]]
     for i in order:
         if batches[-1] and (len(batches[-1]) + 1) * sizes[i] > tokens:
@@ -84,35 +81,6 @@ def test_the_order_is_that_of_lists(split, tokens, sentences, seed, epoch):
     assert all(type(row) is int for rows in plan for row in rows)
 
 
-@settings(max_examples=50)
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=80), st.integers(1, 400))
-def test_gathered_batches_are_those_of_lists(sizes, tokens):
-    order = sorted(range(len(sizes)), key=lambda i: sizes[i])
-    gathered, listed = (
-        gather(order, sizes, tokens, torch.Generator().manual_seed(5))
-        for gather in (gather_batches, listed_batches)
-    )
-    assert list(gathered) == listed
-
-
-@pytest.mark.parametrize("sentences", [None, 10])
-def test_seed_and_epoch_determine_the_order(sentences):
-    generator = torch.Generator().manual_seed(0)
-    rows = [[7] * int(torch.randint(1, 20, (), generator=generator)) for _ in range(200)]
-    split = EncodedSplit(rows, rows)
-    plans = {}
-    for seed in (1, 2):
-        for epoch in (0, 1):
-            torch.manual_seed(seed + epoch)  # the global generator has no say
-            plan = plan_epoch(split, tokens=100, sentences=sentences, seed=seed, epoch=epoch)
-            batches = [list(rows) for rows in plan]
-            plans[seed, epoch] = str(batches)
-            again = plan_epoch(split, tokens=100, sentences=sentences, seed=seed, epoch=epoch)
-            assert list(again) == batches
-            assert sorted(batches) != batches
-    assert len(set(plans.values())) == 4
-
-
 def test_batches_hold_rows_of_like_length_that_chance_picks():
     rows = [[7] * (1 + i % 20) for i in range(400)]
     split, members = EncodedSplit(rows, rows), []
@@ -129,12 +97,9 @@ def test_batches_hold_rows_of_like_length_that_chance_picks():
 @given(splits, st.integers(1, 60))
 def test_rows_in_order_are_all_there_within_the_budget(split, tokens):
     batches = list(in_order(split, tokens=tokens))
-    assert sorted(i for rows in batches for i in rows) == list(range(len(split)))
+    check_rows(batches, split, tokens)
     sources = [len(split.source[i]) for rows in batches for i in rows]
     assert sources == sorted(sources)
-    for rows in batches:
-        assert rows
-        assert len(rows) == 1 or len(rows) * max(lengths(split, rows)) <= tokens
 
 
 @settings(max_examples=30)
@@ -142,17 +107,14 @@ def test_rows_in_order_are_all_there_within_the_budget(split, tokens):
 def test_even_batches_are_as_small_as_so_many_can_be(split, tokens):
     """Fails if a row is lost, a batch is too large, or a smaller size had been possible."""
     least, batches = list(in_order(split, tokens=tokens)), even_batches(split, tokens=tokens)
-    assert sorted(i for rows in batches for i in rows) == list(range(len(split)))
+    check_rows(batches, split, tokens)
     if len(least) < 2:
         assert batches == least
         return
     most = len(least) + len(least) % 2
     assert len(batches) <= most
-    largest = max(
-        [len(rows) * max(lengths(split, rows)) for rows in batches if len(rows) > 1], default=0
-    )
-    assert largest <= tokens
-    if largest:
+    sizes = [len(rows) * max(lengths(split, rows)) for rows in batches if len(rows) > 1]
+    if largest := max(sizes, default=0):
         assert len(list(in_order(split, tokens=largest - 1))) > most
 
 
@@ -186,23 +148,3 @@ def test_splits_come_back_from_their_file(tmp_path_factory, train, test):
     path = tmp_path_factory.mktemp("splits") / "splits.safetensors"
     write_splits(path, {"train": train, "test": test})
     assert read_splits(path) == {"train": train, "test": test}
-
-
-def test_a_store_has_the_same_plan_and_batches_as_a_split_in_memory(tmp_path):
-    draw = np.random.default_rng(0)
-    rows = [draw.integers(4, 99, size).tolist() for size in draw.integers(1, 20, 400)]
-    split = EncodedSplit(rows[::2], rows[1::2])
-    for number in range(4):
-        some = rows[number * 100 : number * 100 + 100]
-        lengths = np.array([len(row) for row in some], np.uint32).reshape(-1, 2)
-        arrays = {"ids": np.array([i for row in some for i in row], np.uint16), "lengths": lengths}
-        store.write_part(tmp_path, number, arrays, {})
-    store.write_index(tmp_path, 4, {})
-    mapped = store.MappedSplit(tmp_path)
-    for epoch in range(3):
-        wanted = {"tokens": 64, "sentences": None, "seed": 2, "epoch": epoch}
-        plan = plan_epoch(mapped, **wanted)
-        assert list(plan) == list(plan_epoch(split, **wanted))
-        for batch in plan:
-            one, other = make_batch(mapped, batch), make_batch(split, batch)
-            assert all(torch.equal(vars(one)[name], vars(other)[name]) for name in vars(one))

@@ -225,6 +225,7 @@ def test_an_unknown_name_is_told_the_nearest(tmp_path, monkeypatch):
         "there is no corpus 'phrase' (nearest: phrases); use 'phrases', "
     )
     assert f"(and no folder {tmp_path / 'none'})" in message(tmp_path / "none" / "here")
+    assert message(tmp_path).endswith("the folder contains nothing")
 
 
 @pytest.mark.parametrize(
@@ -294,48 +295,22 @@ def test_a_wrong_folder_is_named_with_its_mistake(folder, files, expected):
     assert message(folder).startswith(expected.replace("HERE", str(folder)))
 
 
-def test_an_empty_folder(tmp_path):
-    assert message(tmp_path).endswith("the folder contains nothing")
+PACKED = gzip.compress(b"".join(b"%d\n" % i for i in range(2_000)))
+HALF = len(PACKED) // 2
+DAMAGED = PACKED[:HALF] + bytes([PACKED[HALF] ^ 0xFF]) + PACKED[HALF + 1 :]
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"plain text\n"])
-def test_a_broken_gzip_file_is_named(folder, damage):
-    path = folder / "train.de"
-    (folder / "train.de.gz").write_bytes(damage(gzip.compress(path.read_bytes())))
-    path.unlink()
+@pytest.mark.parametrize("content", [PACKED[:-9], b"plain text\n", DAMAGED])
+def test_a_broken_gzip_file_is_named(folder, content):
+    (folder / "train.de.gz").write_bytes(content)
+    (folder / "train.de").unlink()
     assert message(folder).startswith(f"{folder / 'train.de.gz'} is not a complete gzip file: ")
-
-
-def test_damage_inside_a_gzip_file_is_named(folder):
-    data = bytearray(gzip.compress(b"".join(b"%d\n" % i for i in range(2_000))))
-    data[len(data) // 2] ^= 0xFF
-    (folder / "train.de").write_bytes(bytes(data))
-    assert "train.de is not a complete gzip file: " in message(folder)
 
 
 def test_too_few_sentences_to_split(tmp_path):
     write_split(tmp_path, "two", numbered(2))
     text = message(f"{tmp_path / 'two.de'},{tmp_path / 'two.en'}")
     assert text.startswith(f"{tmp_path / 'two.de'} has 2 different sentences: ")
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ('{"de": "ja"', "line 2 is not JSON: the first error is at character 12"),
-        ('{"de": "ja", "fr": "oui"}', "line 2 has no text in field 'en'; it has 'de', 'fr'"),
-        ('{"de": "ja", "en": 1}', "line 2 has no text in field 'en'"),
-        ('["ja", "yes"]', "line 2 has no text in field 'de'; it has list"),
-        ('{"de": "", "en": "yes"}', "[de], line 2 is empty, but its counterpart in "),
-    ],
-)
-def test_a_wrong_line_of_jsonl_is_named(tmp_path, line, expected):
-    good = '{"de": "ja", "en": "yes"}'
-    write(tmp_path / "train.jsonl", [good, line])
-    write(tmp_path / "val.jsonl", [good])
-    text = message(tmp_path)
-    assert text.startswith(str(tmp_path / "train.jsonl"))
-    assert expected in text
 
 
 def test_a_corpus_has_training_and_validation_pairs():
@@ -346,6 +321,7 @@ def test_a_corpus_has_training_and_validation_pairs():
         Corpus("x", "de", "en", {"train": pair, "validation": pair, "test": ()})
 
 
+GOOD = '{"de": "ja", "en": "yes"}'
 ROWS = [("Ein Satz.", "A sentence."), ('Er sagt "ja", oder?', 'He says "yes", right?')]
 
 
@@ -375,20 +351,6 @@ def test_one_table_is_split_by_content(tmp_path):
 @pytest.mark.parametrize(
     ("name", "lines", "said"),
     [
-        ("all.tsv", ["a\tb\tc"], "line 1 has 3 columns: expected two"),
-        ("all.csv", ["a,b", "c"], "line 2 has 1 columns: expected two"),
-        ("all.csv", ["de,id,en", "a,1"], "line 2 has 2 columns"),
-        ("all.csv", ["a,b", '"c'], "cannot be read"),
-    ],
-)
-def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
-    write(tmp_path / name, lines)
-    assert said in message(tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    ("name", "lines", "said"),
-    [
         ("train.de", ["good", "b\0d"], "line 2 has a NUL character"),
         ("train.de", ["x" * 100_001], "line 1 is longer than 100000 bytes"),
         ("train.jsonl", ['{"de": "\\ud800", "en": "a"}'], "line 1 has a surrogate"),
@@ -396,15 +358,25 @@ def test_a_wrong_row_of_a_table_is_named(tmp_path, name, lines, said):
         ("train.jsonl", ["1" * 5000], "line 1 is not JSON: it has an integer of too many"),
         ("train.jsonl", ["[" * 90_000], "line 1 is not JSON: its lists and objects are nested too"),
         ("train.jsonl", [json.dumps({"k" * 5000: 1})], "has no text in field 'de'; it has 'kkk"),
+        ("train.jsonl", [GOOD, '{"de": "ja"'], "the first error is at character 12"),
+        ("train.jsonl", [GOOD, '{"de": "ja", "fr": 1}'], "has no text in field 'en'; it has 'de'"),
+        ("train.jsonl", [GOOD, '{"de": "ja", "en": 1}'], "line 2 has no text in field 'en'"),
+        ("train.jsonl", [GOOD, "[]"], "line 2 has no text in field 'de'; it has list"),
+        ("train.jsonl", [GOOD, '{"de": "", "en": "a"}'], "line 2 is empty, but its counterpart in"),
+        ("train.tsv", ["a\tb\tc"], "line 1 has 3 columns: expected two"),
+        ("train.csv", ["a,b", "c"], "line 2 has 1 columns: expected two"),
+        ("train.csv", ["de,id,en", "a,1"], "line 2 has 2 columns"),
+        ("train.csv", ["a,b", '"c'], "cannot be read"),
     ],
 )
-def test_hostile_lines_are_named(tmp_path, name, lines, said):
+def test_wrong_and_hostile_lines_are_named(tmp_path, name, lines, said):
     """Fails if such a line is read, or if its message is not ours or contains the full line."""
     write(tmp_path / name, lines)
     if name == "train.de":
         write(tmp_path / "train.en", lines)
     write_split(tmp_path, "val", numbered(2))
     text = message(tmp_path)
+    assert text.startswith(str(tmp_path / name))
     assert said in text
     assert len(text) < 600
 

@@ -7,10 +7,10 @@ import errno
 import random
 
 import pytest
+from tiny_tasks import translation_config
 
 from ropewalk import files
 from ropewalk.files import read_checked_json
-from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data import corpus, store, stream
 from ropewalk.lab.data.textfiles import CorpusError
 from ropewalk.lab.running.run_folder import prepare
@@ -20,15 +20,8 @@ WORDS = ("der", "Hund", "sieht", "eine", "Katze", "und", "das", "Haus", "über",
 FIELDS = {
     "vocabulary": 60,
     "max_tokens": 7,
-    "width": 16,
-    "heads": 2,
-    "feed_forward": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
     "batch_tokens": 200,
     "epochs": 0.6,
-    "device": "cpu",
-    "precision": "float32",
     "encodings": "rotary",
     "seeds": 1,
 }
@@ -59,7 +52,7 @@ def small_blocks(monkeypatch):
 
 
 def config_of(data, **fields):
-    return make_config(settings={**FIELDS, "data": str(data), **fields})
+    return translation_config(**{**FIELDS, "data": str(data), **fields})
 
 
 def content(run):
