@@ -7,7 +7,6 @@ import torch
 
 from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.decoding.translator import translate_ids
-from ropewalk.lab.export.ctranslate2 import transformer_spec
 from ropewalk.lab.tokens import SPECIAL
 from ropewalk.model import Transformer, TransformerShape, initialize
 
@@ -85,8 +84,3 @@ def compare(model: Transformer, folder: Path, sources: list[list[int]]) -> Diffe
         distance = abs(result.scores[0] - own.log_probability) / (len(own.ids) + 1)
         most = max(most, distance)
     return Difference(others, most)
-
-
-def exported(model: Transformer, folder: Path) -> Path:
-    """Write a model for the engine."""
-    return write(transformer_spec(model, PIECES), folder)

@@ -18,11 +18,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny_tasks import translation_config
 
-from ropewalk.encodings import build_encoder_decoder
 from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.lab.decoding.translator import translate_ids
-from ropewalk.model import Transformer, TransformerShape, initialize
+from ropewalk.lab.models import build_model
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
@@ -43,21 +43,14 @@ class Unreadable(Exception):  # noqa: N818
         super().__init__(f"{one} and {two}")
 
 
-def model() -> Transformer:
-    shape = TransformerShape(600, 32, 2, 64, encoder_layers=1, decoder_layers=2)
-    stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-    made = Transformer(shape, *build_encoder_decoder("rotary", *stacks))
-    initialize(made, 0)
-    return made.eval()
-
-
 def test_a_search_gives_the_same_bits_in_one_process_and_in_two():
+    model = build_model(translation_config(), "rotary", 0, 600).eval()
     draw = torch.Generator().manual_seed(0)
     lengths = torch.randint(0, 5, (12,), generator=draw).tolist()
     sources = [torch.randint(3, 600, (n,), generator=draw).tolist() for n in lengths]
-    parallel = translate_ids(model(), sources, beam=3, tokens=50)
+    parallel = translate_ids(model, sources, beam=3, tokens=50)
     torch.set_num_threads(1)
-    assert translate_ids(model(), sources, beam=3, tokens=50) == parallel
+    assert translate_ids(model, sources, beam=3, tokens=50) == parallel
 
 
 @given(st.lists(st.integers(-9, 9), max_size=12))

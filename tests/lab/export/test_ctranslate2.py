@@ -13,7 +13,7 @@ import torch
 
 pytest.importorskip("ctranslate2")
 
-from exported import PIECES, compare, exported, random_model, random_sources, write
+from exported import PIECES, compare, random_model, random_sources, write
 
 from ropewalk.encodings import REGISTRY
 from ropewalk.lab.export.ctranslate2 import NotExpressibleError, transformer_spec
@@ -150,16 +150,16 @@ def test_a_wrong_field_is_noticed(encoding, fault, tmp_path):
     assert found.tokens > 0
 
 
-@pytest.mark.parametrize("encoding", REFUSED)
-def test_what_the_engine_lacks_is_refused(encoding):
-    with pytest.raises(NotExpressibleError, match=REFUSED[encoding]):
-        transformer_spec(random_model(encoding), PIECES)
-
-
-@pytest.mark.parametrize("attention", ["elu", "performer"])
-def test_linear_attention_is_refused(attention):
-    with pytest.raises(NotExpressibleError, match=f"no linear attention .{attention}"):
-        transformer_spec(random_model("rotary", attention=attention), PIECES)
+@pytest.mark.parametrize(
+    ("encoding", "attention", "why"),
+    [
+        *((encoding, "softmax", why) for encoding, why in REFUSED.items()),
+        *(("rotary", kind, f"no linear attention .{kind}") for kind in ("elu", "performer")),
+    ],
+)
+def test_what_the_engine_lacks_is_refused(encoding, attention, why):
+    with pytest.raises(NotExpressibleError, match=why):
+        transformer_spec(random_model(encoding, attention=attention), PIECES)
 
 
 def test_a_user_defined_encoding_is_refused(monkeypatch):
@@ -176,8 +176,8 @@ def test_a_source_beyond_a_learned_table_raises_in_the_engine(tmp_path):
     """The README of an export says so; without an error, the engine would read other memory."""
     import ctranslate2
 
-    folder = exported(random_model("learned(max_positions=20)"), tmp_path / "out")
-    translator = ctranslate2.Translator(str(folder))
+    spec = transformer_spec(random_model("learned(max_positions=20)"), PIECES)
+    translator = ctranslate2.Translator(str(write(spec, tmp_path / "out")))
     translator.translate_batch([["t1"] * 19], beam_size=1, max_decoding_length=20)
     with pytest.raises(RuntimeError, match="positions >= 20"):
         translator.translate_batch([["t1"] * 20], beam_size=1, max_decoding_length=20)
@@ -189,5 +189,6 @@ def test_long_sentences_are_translated_alike(encoding, tmp_path):
     """The decoder goes beyond 1,000 tokens: tables, biases and the engine's float32 angles."""
     model = random_model(encoding)
     source = random_sources(2, 3_000)[1][:510]  # a search ends at twice its tokens
-    found = compare(model, exported(model, tmp_path / "out"), [source])
+    folder = write(transformer_spec(model, PIECES), tmp_path / "out")
+    found = compare(model, folder, [source])
     assert found.log_probability < 1e-3
