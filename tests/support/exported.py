@@ -1,6 +1,5 @@
 """Translation models for tests of export, and what ropewalk and the engine translate with them."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -55,16 +54,12 @@ def write(spec, folder: Path) -> Path:
     return folder
 
 
-@dataclass
-class Difference:
-    """Sentences with other tokens, and the largest difference of log-probabilities per token."""
+def compare(model: Transformer, folder: Path, sources: list[list[int]]) -> tuple[int, float]:
+    """Translate greedily with ropewalk and with the engine, one sentence at a time.
 
-    tokens: int
-    log_probability: float
-
-
-def compare(model: Transformer, folder: Path, sources: list[list[int]]) -> Difference:
-    """Translate greedily with ropewalk and with the engine, one sentence at a time."""
+    Returns how many sentences have other tokens, and the largest difference of log-probabilities
+    per token.
+    """
     import ctranslate2
 
     translator = ctranslate2.Translator(str(folder), compute_type="float32")
@@ -83,4 +78,4 @@ def compare(model: Transformer, folder: Path, sources: list[list[int]]) -> Diffe
         others += result.hypotheses[0] != [PIECES[i] for i in own.ids]
         distance = abs(result.scores[0] - own.log_probability) / (len(own.ids) + 1)
         most = max(most, distance)
-    return Difference(others, most)
+    return others, most

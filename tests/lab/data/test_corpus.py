@@ -233,6 +233,7 @@ def test_an_unknown_name_is_told_the_nearest(tmp_path, monkeypatch):
     [
         ("HERE/trian.de,HERE/train.en", "there is no file HERE/trian.de (nearest: HERE/train.de)"),
         ("HERE,HERE/train.en", "HERE cannot be read: Is a directory"),
+        ("HERE/val.de,HERE/val.en", "HERE/val.de has 2 different sentences: "),
         ("HERE/train.de", "HERE/train.de is one file, but a corpus needs both sides"),
         ("a,b,c", "data must be two files, SOURCE_FILE,TARGET_FILE, got 'a,b,c'"),
         ("a,", "data must be two files, SOURCE_FILE,TARGET_FILE, got 'a,'"),
@@ -305,12 +306,6 @@ def test_a_broken_gzip_file_is_named(folder, content):
     (folder / "train.de.gz").write_bytes(content)
     (folder / "train.de").unlink()
     assert message(folder).startswith(f"{folder / 'train.de.gz'} is not a complete gzip file: ")
-
-
-def test_too_few_sentences_to_split(tmp_path):
-    write_split(tmp_path, "two", numbered(2))
-    text = message(f"{tmp_path / 'two.de'},{tmp_path / 'two.en'}")
-    assert text.startswith(f"{tmp_path / 'two.de'} has 2 different sentences: ")
 
 
 def test_a_corpus_has_training_and_validation_pairs():

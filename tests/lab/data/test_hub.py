@@ -43,10 +43,12 @@ def home(tmp_path, monkeypatch):
 
 
 def write(folder, split, pairs, form):
-    folder.mkdir(exist_ok=True)
     rows = [{"de": source, "en": target} for source, target in pairs]
-    if form == "translation":
-        rows = [{"translation": row} for row in rows]
+    write_rows(folder, split, [{form: row} if form == "translation" else row for row in rows])
+
+
+def write_rows(folder, split, rows):
+    folder.mkdir(exist_ok=True)
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
 
@@ -170,12 +172,9 @@ def test_splits_of_text_are_taken_by_their_names_or_held_out(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 def test_text_of_a_local_folder_is_read(home):
-    folder = home / "texts"
-    folder.mkdir()
     for split, count in (("train", 30), ("validation", 2), ("test", 3)):
         rows = [{"text": f"{split} {i}\n\nmore\n"} for i in range(count)]
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{split}.jsonl").write_text(lines, encoding="utf-8")
-    read = load_texts(f"hf:{folder}")
+        write_rows(home / "texts", split, rows)
+    read = load_texts(f"hf:{home / 'texts'}")
     assert read.splits["test"] == tuple(f"test {i}\n\nmore" for i in range(3))
     assert len(read.splits["train"]) == 30

@@ -11,7 +11,7 @@ import shutil
 
 import pytest
 from cells_here import prepare_here
-from tiny_copies import TINY_COPY
+from tiny_tasks import TINY_COPY
 
 from ropewalk.files import read_checked_json, read_json, write_checked_json
 from ropewalk.lab.cells import Cell, cells_of

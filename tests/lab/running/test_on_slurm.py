@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 import torch
 from cells_here import prepare_here
-from tiny_copies import TINY_COPY
+from tiny_tasks import TINY_COPY
 
 pytest.importorskip("submitit", reason="submitit is not installed")
 

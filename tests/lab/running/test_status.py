@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 import pytest
 from cells_here import prepare_here
-from tiny_copies import TINY_COPY
+from tiny_tasks import TINY_COPY
 
 from ropewalk.files import read_checked_json, write_checked_json
 from ropewalk.lab.cells import Cell
