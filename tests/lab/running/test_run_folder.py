@@ -16,8 +16,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from cells_here import prepare_here
-from tiny_copies import TINY_COPY
-from tiny_tasks import TINY_TRANSLATION
+from tiny_tasks import TINY_COPY, TINY_TRANSLATION
 
 from ropewalk.files import is_locked, locked, read_json, write_json
 from ropewalk.lab.cells import Cell
