@@ -15,9 +15,11 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
@@ -34,8 +36,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 #: than 32 MiB is accepted.
 MOST_KEPT, LARGEST_ON_HEAP = 2**30, 2**25
 
-#: The index of an item, its result or None, and the error that was raised or None.
-Answer = tuple[int, Any, Exception | None]
+#: What a forked process works on: the function and its items, set as it begins.
+_task: tuple[Callable[[Any], Any], Sequence[Any]]
 
 
 def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
@@ -53,38 +55,23 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
     is_daemon = multiprocessing.current_process().daemon
     if count < 2 or sys.platform != "linux" or not in_main or is_daemon:
         return [work(item) for item in items]
-    found: list[Any] = [None] * len(items)
-    with _helpers(work, items, count) as helpers:
-        for place, result in _answers(helpers, len(items)):
-            found[place] = result
-    return found
-
-
-@contextmanager
-def _helpers(
-    work: Callable[[X], Y], items: Sequence[X], count: int
-) -> Iterator[dict[Connection, BaseProcess]]:
-    """Fork processes that wait for indices of items; kill them when the block ends."""
-    helpers: dict[Connection, BaseProcess] = {}
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, get_context("fork"), _begin, (work, items))
+    helpers: set[BaseProcess] = set()
     try:
         with _signals_later(), warnings.catch_warnings():
-            # Python 3.12 warns that other threads may hold locks: see `on_each_core`.
+            # Python 3.12 warns that other threads may hold locks: see above.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
-            for _ in range(count):
-                ours, theirs = multiprocessing.Pipe()
-                process = multiprocessing.get_context("fork").Process(
-                    target=_serve, args=(work, items, theirs), daemon=True
-                )
-                process.start()
-                theirs.close()
-                helpers[ours] = process
-        yield helpers
+            results = pool.map(_answer, range(len(items)))  # forks all processes
+            helpers = set(multiprocessing.active_children()) - others
+        return list(results)
+    except BrokenProcessPool:
+        pool.shutdown()
+        raise _end_of(helpers) from None
     finally:
-        for helper in helpers.values():
+        for helper in helpers:
             helper.kill()
-        for pipe, helper in helpers.items():
-            helper.join()
-            pipe.close()
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -97,67 +84,44 @@ def _signals_later() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _answers(helpers: dict[Connection, BaseProcess], count: int) -> Iterator[tuple[int, Any]]:
-    """Hand out places in order, one to each free process; yield results as they come.
-
-    After an error no more are handed out; those already begun are awaited, because one with a
-    lower index may fail too.
-    """
-    following, working = iter(range(count)), set(helpers)
-    errors: dict[int, Exception] = {}
-    for pipe in helpers:
-        pipe.send(next(following))
-    while working:
-        for ready in wait(list(working)):
-            assert isinstance(ready, Connection)
-            place, result, error = _receive(ready, helpers[ready])
-            if error is None:
-                yield place, result
-            else:
-                errors[place] = error
-            after = None if errors else next(following, None)
-            if after is None:
-                working.remove(ready)
-            else:
-                ready.send(after)
-    if errors:
-        raise errors[min(errors)]
+def _end_of(helpers: Iterable[BaseProcess]) -> Exception:
+    """Return how the first process ended; the pool then terminates the others."""
+    statuses = {helper.exitcode for helper in helpers}
+    if -signal.SIGKILL in statuses:
+        return MemoryError(
+            "the system killed a process of the search, probably because memory was used up; "
+            "set OMP_NUM_THREADS=1 to search in one process"
+        )
+    status = next(iter(statuses - {-signal.SIGTERM}), -signal.SIGTERM)
+    return RuntimeError(
+        f"a process of the search ended with status {status}; set OMP_NUM_THREADS=1 to search "
+        f"in one process, which may show the cause"
+    )
 
 
-def _receive(pipe: Connection, process: BaseProcess) -> Answer:
-    try:
-        answer: Answer = pickle.loads(pipe.recv_bytes())
-    except (EOFError, OSError):
-        process.join()
-        status = process.exitcode
-        if status == -signal.SIGKILL:
-            raise MemoryError(
-                "the system killed a process of the search, probably because memory was used up; "
-                "set OMP_NUM_THREADS=1 to search in one process"
-            ) from None
-        raise RuntimeError(
-            f"a process of the search ended with status {status}; set OMP_NUM_THREADS=1 to search "
-            f"in one process, which may show the cause"
-        ) from None
-    return answer
-
-
-def _serve(work: Callable[[X], Y], items: Sequence[X], pipe: Connection) -> None:
-    """Work on the items whose places come through the pipe (in a forked process)."""
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # the parent ends this process
+def _begin(work: Callable[[X], Y], items: Sequence[X]) -> None:
+    """Prepare a forked process for work."""
+    global _task
+    _task = work, items
+    for number in STOP_SIGNALS:  # the parent ends this process, by SIGTERM or SIGKILL
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)  # with more, torch would wait for threads that a fork does not copy
     _keep_memory()
-    with suppress(EOFError, OSError):  # the parent is gone
-        while True:
-            place = pipe.recv()
-            try:
-                answer: Answer = (place, work(items[place]), None)
-            except Exception as error:
-                answer = (place, None, error)
-            pipe.send_bytes(_pickled(answer))
+
+
+def _answer(place: int) -> Any:
+    """Work on an item. An error that cannot be sent becomes a RuntimeError with its words."""
+    work, items = _task
+    try:
+        return work(items[place])
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # some can be pickled but not read
+        except Exception:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from None
+        raise
 
 
 def _keep_memory() -> None:
@@ -170,16 +134,6 @@ def _keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_TRIM_THRESHOLD, MOST_KEPT)
         mallopt(_MMAP_THRESHOLD, LARGEST_ON_HEAP)
-
-
-def _pickled(answer: Answer) -> bytes:
-    place, _, error = answer
-    if error is not None:
-        try:
-            pickle.loads(pickle.dumps(error))  # some can be pickled but not read
-        except Exception:
-            answer = (place, None, RuntimeError(f"{type(error).__name__}: {error}"))
-    return pickle.dumps(answer)
 
 
 def _end_with_parent() -> None:
