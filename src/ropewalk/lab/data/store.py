@@ -4,22 +4,15 @@ The library's own threads encode a block while the next one is read. A session t
 on after the last complete part, with the same vocabulary. Memory is bounded by three blocks, their
 ids and the sample of the vocabulary.
 
-The form is numpy's own `.npy` file. It exists, any tool reads it, and `numpy.load(mmap_mode="r")`
-maps it without a copy, so that all cells of a run share one copy in the page cache. The other forms
-were refused for these reasons: safetensors copies a tensor when it reads it through numpy, Arrow
-would be a dependency of 40 MB for two arrays of integers, and Megatron's `.bin` and `.idx` have
-no checksum and no written specification.
-
-A corpus is a folder of parts. Part 7 is three files: `00007.ids.npy` has the ids of its pairs one
-after another, source then target, as uint16 or uint32; `00007.lengths.npy` has their lengths
-`(pairs, 2)`; `00007.json` has the SHA-256 of both and is written last. A part is therefore complete
-or absent. `store.json` is written after the last part. A store without it is not read.
+A corpus is a folder of parts. `00007.safetensors` is part 7: the tensor "ids" has the ids of its
+pairs one after another, source then target, as uint16 or uint32; "lengths" has their lengths
+`(pairs, 2)`. Like every file of tensors, it has a checksum, and is complete or absent. It is mapped
+without a copy, so that all cells of a run share one copy in the page cache. `store.json` is written
+after the last part. A store without it is not read.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import shutil
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -28,6 +21,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ropewalk.files import (
@@ -35,12 +29,12 @@ from ropewalk.files import (
     digest_of,
     read_checked_json,
     remove_parts,
-    write_bytes,
     write_checked_json,
 )
 from ropewalk.lab.data.corpus import Overlap
 from ropewalk.lab.data.stream import PairStream, Progress, silent
 from ropewalk.lab.data.textfiles import CorpusError, Pair
+from ropewalk.lab.tensors import read_tensors, write_tensors
 from ropewalk.lab.tokens import Tokens
 
 Ids = NDArray[np.unsignedinteger]
@@ -48,9 +42,9 @@ Ids = NDArray[np.unsignedinteger]
 INDEX = "store.json"
 
 
-def _path_of(folder: Path, number: int, ending: str) -> Path:
-    """Return the path of one file of a part."""
-    return folder / f"{number:05d}.{ending}"
+def part_path(folder: Path, number: int) -> Path:
+    """Return the path of a part."""
+    return folder / f"{number:05d}.safetensors"
 
 
 def ids_dtype(vocabulary: int) -> type[np.unsignedinteger]:
@@ -59,49 +53,26 @@ def ids_dtype(vocabulary: int) -> type[np.unsignedinteger]:
 
 
 def write_part(folder: Path, number: int, arrays: Mapping[str, Ids], facts: Facts) -> None:
-    """Write a part, atomically: the arrays "ids" and "lengths" `(pairs, 2)`.
+    """Write a part, atomically: the arrays "ids" and "lengths" `(pairs, 2)`, and facts about them.
 
-    `facts` goes to its JSON. Raises OSError if the disk is full. The part is then absent.
+    Raises OSError if the disk is full. The part is then absent.
     """
-    digests = {}
-    for name, array in arrays.items():
-        file = io.BytesIO()
-        np.save(file, array, allow_pickle=False)
-        content = file.getvalue()
-        digests[name] = hashlib.sha256(content).hexdigest()
-        write_bytes(_path_of(folder, number, f"{name}.npy"), content)
-    held = {**facts, "pairs": len(arrays["lengths"]), "sha256": digests}
-    write_checked_json(_path_of(folder, number, "json"), held)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    write_tensors(part_path(folder, number), tensors, facts)
 
 
 def complete_parts(folder: Path) -> list[Facts]:
     """Return the facts of the parts 0, 1, … that are complete, up to the first absent one.
 
-    Unfinished files of dead writers are removed. Raises ValueError, naming the file, if a part
-    differs from what was written.
+    "pairs" is their number. Unfinished files of dead writers are removed. Raises ValueError, naming
+    the file, if a part differs from what was written.
     """
     remove_parts(folder)
     complete: list[Facts] = []
-    while (path := _path_of(folder, len(complete), "json")).exists():
-        facts = read_checked_json(path, "pairs", "sha256")
-        for name, expected in facts["sha256"].items():
-            array = _path_of(folder, len(complete), f"{name}.npy")
-            try:
-                with array.open("rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
-            except FileNotFoundError:
-                raise ValueError(f"{array} is missing; {_way_out(array)}") from None
-            if digest != expected:
-                raise ValueError(
-                    f"{array} is damaged: it does not match its checksum; {_way_out(array)}"
-                )
-        complete.append(facts)
+    while (path := part_path(folder, len(complete))).exists():
+        tensors, facts = read_tensors(path)
+        complete.append({**facts, "pairs": len(tensors["lengths"])})
     return complete
-
-
-def _way_out(path: Path) -> str:
-    number = path.name.partition(".")[0]
-    return f"delete {path.with_name(number)}.json, and the same command writes part {number} again"
 
 
 def write_index(folder: Path, parts: int, facts: Facts) -> None:
@@ -139,25 +110,14 @@ class MappedSplit:
     """
 
     def __init__(self, folder: Path) -> None:
-        count = read_index(folder)["parts"]
-        self._parts = [
-            # Slices of a plain view of the map take a tenth of the time of slices of np.memmap.
-            _mapped(_path_of(folder, i, "ids.npy"), 1).view(np.ndarray)
-            for i in range(count)
-        ]
-        lengths = [_mapped(_path_of(folder, i, "lengths.npy"), 2) for i in range(count)]
-        self._first = [0, *accumulate(map(len, lengths))]  # row of each part
-        whole = np.empty((self._first[-1], 2), np.uint32)
-        starts = np.empty(len(whole), np.int64)
-        for number, part in enumerate(lengths):
-            rows = slice(self._first[number], self._first[number + 1])
-            whole[rows] = part
-            ends = part.sum(1, dtype=np.int64).cumsum()
-            starts[rows] = ends - part.sum(1, dtype=np.int64)
-            if len(ends) and ends[-1] != len(self._parts[number]):
-                path = _path_of(folder, number, "ids.npy")
-                raise ValueError(f"{path} does not fit its lengths; {_way_out(path)}")
-        self.lengths, self._starts = whole, starts
+        paths = [part_path(folder, i) for i in range(read_index(folder)["parts"])]
+        # `prepare` has compared the checksums.
+        parts = [read_tensors(path, unchecked=True)[0] for path in paths]
+        self._parts: list[Ids] = [part["ids"].numpy() for part in parts]
+        self.lengths: Ids = np.concatenate([part["lengths"].numpy() for part in parts])
+        self._rows = [0, *accumulate(len(part["lengths"]) for part in parts)]
+        self._places = [0, *accumulate(map(len, self._parts))]
+        self._ends = self.lengths.sum(1, dtype=np.int64).cumsum()
         self.source, self.target = Side(self, 0), Side(self, 1)
 
     def __len__(self) -> int:
@@ -168,27 +128,12 @@ class MappedSplit:
         return self.lengths.astype(np.int64)
 
     def ids(self, row: int) -> tuple[Ids, Ids]:
-        """Return the ids of one pair, without a copy."""
-        if not 0 <= row < len(self):
-            raise IndexError(f"row must be from 0 to {len(self) - 1}, got {row}")
-        ids = self._parts[bisect_right(self._first, row) - 1]
-        start = int(self._starts[row])
-        middle = start + int(self.lengths[row, 0])
-        return ids[start:middle], ids[middle : middle + int(self.lengths[row, 1])]
-
-
-def _mapped(path: Path, axes: int) -> Ids:
-    """Map an array. Raises ValueError, naming the file, if it is missing or not such an array."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        if array.ndim != axes or array.dtype.kind != "u":
-            raise ValueError(f"it has {array.ndim} axes of {array.dtype}")
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing; {_way_out(path)}") from None
-    except (ValueError, EOFError, TypeError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} is not a readable array: {why}; {_way_out(path)}") from None
-    return array  # type: ignore[no-any-return]
+        """Return the ids of one pair, from 0 on, without a copy."""
+        source, target = map(int, self.lengths[row])
+        part = bisect_right(self._rows, row) - 1
+        middle = int(self._ends[row]) - target - self._places[part]
+        ids = self._parts[part]
+        return ids[middle - source : middle], ids[middle : middle + target]
 
 
 FOLDER = "pairs"  # of the store, in the run folder
@@ -254,7 +199,7 @@ def tokenize(
     for number, part in enumerate(parts):
         if part.get("key") != key:
             raise ValueError(
-                f"{folder / f'{number:05d}.json'} is a part with other data or another max_tokens; "
+                f"{part_path(folder, number)} is a part with other data or another max_tokens; "
                 f"delete {folder}, or choose another folder with --out"
             )
     if (folder / INDEX).exists():
