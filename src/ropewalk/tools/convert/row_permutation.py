@@ -56,49 +56,6 @@ class Rows:
 
 
 Place = Callable[[Heads, RotarySpec], Rows]
-Q, K, V = True, True, False  # whether D rows of a query, key or value rotate
-GATE = False
-
-
-def queries(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of all query heads: (H·D, …)."""
-    return _rows([Q] * heads.queries, rope)
-
-
-def keys(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of all key heads: (K·D, …)."""
-    return _rows([K] * heads.keys, rope)
-
-
-def one_head(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of one head, such as the weight of a norm that all heads share: (D,)."""
-    return _rows([Q], rope)
-
-
-def gated_queries(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of query heads that each have D rows of a gate next to them: (H·2D, …)."""
-    return _rows([Q, GATE] * heads.queries, rope)
-
-
-def blocks_of_heads(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of all queries, all keys and all values: ((H + 2K)·D, …), as in Phi-3."""
-    return _rows([Q] * heads.queries + [K] * heads.keys + [V] * heads.keys, rope)
-
-
-def head_by_head(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of query, key and value of each head: (H·3·D, …), as in GPT-NeoX."""
-    return _rows([Q, K, V] * heads.queries, rope)
-
-
-def groups_of_heads(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of each key head with its queries first: (K·(H/K + 2)·D, …), as in Falcon."""
-    return _rows([*[Q] * (heads.queries // heads.keys), K, V] * heads.keys, rope)
-
-
-def codegen_blocks(heads: Heads, rope: RotarySpec) -> Rows:
-    """Return the rows of CodeGen: four blocks, each with queries, values and keys of H/4 heads."""
-    quarter = heads.queries // 4
-    return _rows(([Q] * quarter + [V] * quarter + [K] * quarter) * 4, rope)
 
 
 def latent_key(latent_dim: int) -> Place:
@@ -106,7 +63,35 @@ def latent_key(latent_dim: int) -> Place:
     return lambda heads, rope: Rows(latent_dim + rope.rotary_dim, (latent_dim,))
 
 
-def _rows(rotates: list[bool], rope: RotarySpec) -> Rows:
-    """Return the rows of consecutive heads of D rows, of which some rotate."""
-    starts = (i * rope.head_dim + rope.start for i, rotating in enumerate(rotates) if rotating)
-    return Rows(len(rotates) * rope.head_dim, tuple(starts))
+def _place(order: Callable[[Heads], list[bool]]) -> Place:
+    """Return the place of heads of D rows, of which `order` says whether they rotate."""
+
+    def rows(heads: Heads, rope: RotarySpec) -> Rows:
+        rotates = order(heads)
+        starts = (i * rope.head_dim + rope.start for i, rotating in enumerate(rotates) if rotating)
+        return Rows(len(rotates) * rope.head_dim, tuple(starts))
+
+    return rows
+
+
+Q, K, V, GATE = True, True, False, False  # whether D rows of a query, key, value or gate rotate
+#: All query heads: (H·D, …).
+queries = _place(lambda heads: [Q] * heads.queries)
+#: All key heads: (K·D, …).
+keys = _place(lambda heads: [K] * heads.keys)
+#: One head, such as the weight of a norm that all heads share: (D,).
+one_head = _place(lambda heads: [Q])
+#: Query heads that each have D rows of a gate next to them: (H·2D, …).
+gated_queries = _place(lambda heads: [Q, GATE] * heads.queries)
+#: All queries, all keys and all values: ((H + 2K)·D, …), as in Phi-3.
+blocks_of_heads = _place(lambda heads: [Q] * heads.queries + [K] * heads.keys + [V] * heads.keys)
+#: Query, key and value of each head: (H·3·D, …), as in GPT-NeoX.
+head_by_head = _place(lambda heads: [Q, K, V] * heads.queries)
+#: Each key head with its queries first: (K·(H/K + 2)·D, …), as in Falcon.
+groups_of_heads = _place(lambda heads: [*[Q] * (heads.queries // heads.keys), K, V] * heads.keys)
+#: Four blocks, each with queries, values and keys of H/4 heads, as in CodeGen.
+codegen_blocks = _place(lambda heads: _quarter(heads.queries // 4) * 4)
+
+
+def _quarter(count: int) -> list[bool]:
+    return [Q] * count + [V] * count + [K] * count
