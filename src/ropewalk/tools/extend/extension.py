@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropewalk.rotary.scaling import Scaling
-from ropewalk.tools.inspect.rope_facts import to_plain
+from ropewalk.tools.inspect.rope_facts import Plain
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class Extension:
+class Extension(Plain):
     """How a model's context can be extended.
 
     original_length: the context in training, before any rule. current_length: the context that the
@@ -131,8 +131,3 @@ class Extension:
                 return each
         known = ", ".join(each.engine for each in self.fragments) or "none"
         raise ValueError(f"engine must be one with a fragment: {known}, got {engine!r}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the extension as plain data; an infinite wavelength is None."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain

@@ -127,6 +127,15 @@ class ModelReport:
         return next((k for k in self.kinds if k.stack == stack and layer in k.layers), None)
 
 
+class Plain:
+    """A result that can be written as JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data; a number that is not finite is None."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain
+
+
 def to_plain(value: Any) -> Any:
     """Return a report, or a part of it, as dict, list, str, float, int, bool and None.
 

@@ -9,14 +9,13 @@ passages only, and is too narrow if dependence reaches farther than a block.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ropewalk.bootstrap import mean_half_width
 from ropewalk.rotary.scaling import Scaling
-from ropewalk.tools.inspect.rope_facts import to_plain
+from ropewalk.tools.inspect.rope_facts import Plain
 
 NONE, OWN = "none", "own"
 
@@ -98,7 +97,7 @@ class RuleLoss:
 
 
 @dataclass(frozen=True)
-class LossMeasurement:
+class LossMeasurement(Plain):
     """The loss of the same tokens by context, and at shifted positions, under each rule.
 
     original: the context in training. to: the longest context. scored: tokens of each passage whose
@@ -130,11 +129,6 @@ class LossMeasurement:
             known = ", ".join(results)
             raise ValueError(f"method must be one that was measured: {known}, got {method!r}")
         return results[method]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the measurement as plain data."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
 
 
 PASSAGES, BLOCKS = "passages", "blocks"

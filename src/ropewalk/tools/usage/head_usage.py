@@ -6,14 +6,14 @@ Axes: B batch, H heads, S tokens, N distances, D head_dim, R rotary_dim.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ropewalk.rotary.pairing import Pairing
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.inspect.rope_facts import to_plain
+from ropewalk.tools.inspect.rope_facts import Plain
 
 Kind = Literal["position", "content"]
 
@@ -90,7 +90,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Usage:
+class Usage(Plain):
     """Which frequencies a model's heads use, on one text.
 
     rows, length: windows of the text, and the tokens of each. losses: how many predicted tokens the
@@ -113,11 +113,6 @@ class Usage:
             for place, head in enumerate(layer.heads)
             if head.kind == kind
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the usage as plain data; an infinite wavelength is None."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
 
 
 LEAST_VARIANCE = 1e-4  # of scores, below which nothing is explained: they differ by about 0.01

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ropewalk.checks import ranges
+from ropewalk.tools.inspect.rope_facts import to_plain
 from ropewalk.tools.verify.faults import FAULTS
 
 Verdict = Literal["right", "fault", "remark", "not tested"]
@@ -128,27 +128,12 @@ class Report:
 
         JSON has no NaN and no infinity: such numbers are None.
         """
-        checks = [
-            {
-                "name": check.name,
-                "verdict": check.verdict,
-                "says": check.says,
-                "fault": check.fault,
-                "numbers": {k: v if math.isfinite(v) else None for k, v in check.numbers.items()},
-                "where": check.where,
-                "cause": check.cause,
-            }
-            for check in self.checks
-        ]
-        return {
-            "target": self.target,
-            "form": self.form,
-            "right": self.right,
-            "complete": self.complete,
-            "untested": list(self.untested),
-            "faults": list(self.faults),
-            "checks": checks,
-        }
+        of_all = ("target", "form", "right", "complete", "untested", "faults")
+        of_each = ("name", "verdict", "says", "fault", "numbers", "where", "cause")
+        facts: dict[str, Any] = {name: getattr(self, name) for name in of_all}
+        facts["checks"] = [{x: getattr(check, x) for x in of_each} for check in self.checks]
+        plain: dict[str, Any] = to_plain(facts)
+        return plain
 
     def with_verdict(self, verdict: Verdict) -> Iterator[Check]:
         """Yield the checks with this verdict."""
