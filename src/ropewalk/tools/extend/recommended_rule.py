@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.rotary.scaling import (
@@ -99,39 +100,25 @@ def make_rule(method: str, factor: float, original: int, current: Scaling | None
 
     If the config has the same rule already, its parameters that do not depend on the length stay.
     """
-    made = _usual(method, factor, original, current)
-    if type(made) is not type(current) or isinstance(current, Proportional):
-        return made
-    changes: dict[str, object] = {"factor": made.factor}  # type: ignore[attr-defined]
-    if hasattr(made, "original_length"):
-        changes["original_length"] = original
-    if isinstance(current, (YaRN, LongRoPE)):
-        changes["attention_factor"] = None  # it depends on the factor
-    return dataclasses.replace(current, **changes)  # type: ignore[type-var]
-
-
-def _usual(method: str, factor: float, original: int, current: Scaling | None) -> Scaling:
     if isinstance(current, Proportional):
         return dataclasses.replace(current, factor=factor)
-    if method == "linear":
-        return Linear(factor)
-    if method == "ntk":
-        return NTKAware(factor)
-    if method == "dynamic":
-        return DynamicNTK(factor, original_length=original)
-    if method == "yarn":
-        return YaRN(factor, original_length=original)
-    if method == "llama3":
-        return Llama3(factor, 1.0, 4.0, original_length=original)
-    assert method == "longrope"
-    assert isinstance(current, LongRoPE)
-    return dataclasses.replace(current, factor=factor, original_length=original)
+    rule = BY_METHOD[method]
+    fields: dict[str, Any] = {"factor": factor}
+    if method not in ("linear", "ntk"):
+        fields["original_length"] = original
+    if not isinstance(current, rule):
+        bands = {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if rule is Llama3 else {}
+        return rule(**fields, **bands)
+    if isinstance(current, (YaRN, LongRoPE)):
+        fields["attention_factor"] = None  # it depends on the factor
+    return dataclasses.replace(current, **fields)  # type: ignore[type-var]
 
 
 PROVEN = 2.0  # the YaRN paper reports over 2 times without training, with its dynamic form
 DOCUMENTED = 4.0  # the model cards of Qwen2.5 and Qwen3 document 4 times for these models
 BY_METHOD: dict[str, type[Scaling]] = {
     "linear": Linear, "ntk": NTKAware, "dynamic": DynamicNTK, "yarn": YaRN, "llama3": Llama3,
+    "longrope": LongRoPE,
 }  # fmt: skip
 # If the code follows several rules, the first of these.
 PREFERRED = ("yarn", "llama3", "ntk", "dynamic", "linear")
