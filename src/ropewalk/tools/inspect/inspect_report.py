@@ -134,8 +134,8 @@ def value_text(value: Any) -> str:
     """Return a value of a field as text."""
     if value is None:
         return "none"
-    if isinstance(value, (bool, str)):
-        return str(value).lower() if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
@@ -169,11 +169,11 @@ def comparison_blocks(found: Comparison) -> Iterator[Block]:
 
 def _difference_rows(layers: LayerDifference) -> Iterator[Row]:
     for field in layers.fields:
-        first, second = value_text(field.first), value_text(field.second)
-        if isinstance(field.first, Mapping) and isinstance(field.second, Mapping):
-            first = _only_different(field.first, field.second)
-            second = _only_different(field.second, field.first)
-        yield field.name, f"{first} | {second}"
+        first, second = field.first, field.second
+        if isinstance(first, Mapping) and isinstance(second, Mapping):  # only what differs
+            first = {k: v for k, v in first.items() if field.second.get(k) != v}
+            second = {k: v for k, v in second.items() if field.first.get(k) != v}
+        yield field.name, f"{value_text(first)} | {value_text(second)}"
     if layers.reason is not None:
         yield "angles", f"not compared: {layers.reason}"
     for i, angle in enumerate(layers.angles):
@@ -186,53 +186,32 @@ def _difference_rows(layers: LayerDifference) -> Iterator[Row]:
         yield "", "no pair is off by 1 rad within the longest context"
 
 
-def _only_different(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Return the fields of a rule in which it differs from another."""
-    return fields_text({k: v for k, v in own.items() if other.get(k) != v}) or "none"
-
-
-_WITHOUT = ", without the rule"
-
-
 def save_wavelengths(path: Path, reports: Sequence[ModelReport]) -> None:
-    """Save the wavelengths of each kind of layer of the text, as PNG or SVG."""
+    """Save the wavelengths of each kind of layer of the text, as PNG or SVG.
+
+    Of a rope with a rule, those without it are dashed. Equal contexts have one line.
+    """
     lines: dict[str, Sequence[float]] = {}
+    dashed: list[str] = []
+    labels: dict[int, str] = {}
     for report in reports:
         prefix = f"{Path(report.source).name}: " if len(reports) > 1 else ""
-        for kind in _kinds(report):
-            lines |= _lines(kind, prefix)
+        ropes = [(kind, kind.rope) for kind in report.kinds if kind.rope is not None]
+        for kind, rope in [pair for pair in ropes if pair[0].stack == "text"] or ropes:
+            layers = ", ".join(kind.layer_types) or f"layers {ranges(kind.layers)}"
+            name = f"{prefix}{kind.stack}, {layers}"
+            if rope.plain_wavelengths != rope.wavelengths:
+                dashed.append(f"{name}, without the rule")
+                lines[dashed[-1]] = rope.plain_wavelengths
+                name = f"{name}, {rope.rule}"
+            lines[name] = rope.wavelengths
+        for _, rope in ropes:
+            both = {"original": rope.original_length, "extended": rope.extended_length}
+            for which, length in both.items():
+                if length is not None:
+                    what = f"{which} context" if rope.extended_length else "context"
+                    labels.setdefault(length, f"{what} {length:,}")
     if not lines:
         raise ValueError("--plot needs a model with a rope, got one without")
-    dashed = [name for name in lines if name.endswith(_WITHOUT)]
-    wavelengths_by_pair(lines, _contexts(reports), dashed=dashed).save(path)
-
-
-def _kinds(report: ModelReport) -> list[LayerKind]:
-    rotating = [kind for kind in report.kinds if kind.rope is not None]
-    return [kind for kind in rotating if kind.stack == "text"] or rotating
-
-
-def _lines(kind: LayerKind, prefix: str) -> dict[str, Sequence[float]]:
-    """Return wavelengths by the name of the line; with a rule, those without it come first."""
-    rope = kind.rope
-    assert rope is not None
-    layers = ", ".join(kind.layer_types) or f"layers {ranges(kind.layers)}"
-    name = f"{prefix}{kind.stack}, {layers}"
-    if rope.plain_wavelengths == rope.wavelengths:
-        return {name: rope.wavelengths}
-    return {f"{name}{_WITHOUT}": rope.plain_wavelengths, f"{name}, {rope.rule}": rope.wavelengths}
-
-
-def _contexts(reports: Sequence[ModelReport]) -> dict[str, int]:
-    """Return the contexts of all ropes by a label; equal ones have one line."""
-    found: dict[int, str] = {}
-    ropes: list[RopeFacts] = [
-        kind.rope for report in reports for kind in report.kinds if kind.rope is not None
-    ]
-    for rope in ropes:
-        for name in ("original", "extended"):
-            length = getattr(rope, f"{name}_length")
-            if length is not None:
-                what = f"{name} context" if rope.extended_length else "context"
-                found.setdefault(length, f"{what} {length:,}")
-    return {label: length for length, label in sorted(found.items())}
+    contexts = {label: length for length, label in sorted(labels.items())}
+    wavelengths_by_pair(lines, contexts, dashed=dashed).save(path)

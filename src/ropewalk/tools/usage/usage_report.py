@@ -62,22 +62,15 @@ def sentences(found: Usage) -> Iterator[str]:
     )
     heads = [head for layer in found.layers for head in layer.heads]
     if any(head.distance is not None for head in heads):
-        yield _heads_sentence([head.kind for head in heads])
+        position, content = (len(found.named(kind)) for kind in ("position", "content"))
+        rest = len(heads) - position - content
+        are, rest_are = ("is" if count == 1 else "are" for count in (position, rest))
+        others = f"; the other {rest} {rest_are} neither clearly" if rest else ""
+        yield (
+            f"Of {len(heads)} head{'s' * (len(heads) != 1)}, {position} {are} position-like and "
+            f"{content} content-like by the rule below{others}."
+        )
     yield from _cost_sentences(found.costs)
-
-
-def _heads_sentence(kinds: list[Kind | None]) -> str:
-    position, content = kinds.count("position"), kinds.count("content")
-    rest = len(kinds) - position - content
-    others = f"; the other {rest} {_are(rest)} neither clearly" if rest else ""
-    return (
-        f"Of {len(kinds)} {'head' if len(kinds) == 1 else 'heads'}, {position} {_are(position)} "
-        f"position-like and {content} content-like by the rule below{others}."
-    )
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _cost_sentences(costs: tuple[Cost, ...]) -> Iterator[str]:
