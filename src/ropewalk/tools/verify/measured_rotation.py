@@ -72,18 +72,15 @@ def pairs_of(near: Tensor, positions: Tensor) -> Structure | None:
     """
     dim = near.shape[-1]
     coupled = (near.abs() > UNSEEN).any(0)  # output by input
-    identity = torch.eye(dim, dtype=near.dtype)
-    unchanged = ((near - identity).abs() <= UNSEEN).all(0)
+    unchanged = ((near - torch.eye(dim, dtype=near.dtype)).abs() <= UNSEEN).all(0)
     fixed = unchanged.all(0) & unchanged.all(1)
     rows: dict[tuple[int, ...], list[int]] = {}
-    for row in range(dim):
-        if not fixed[row]:
-            rows.setdefault(tuple(coupled[row].nonzero().flatten().tolist()), []).append(row)
+    for row in (~fixed).nonzero().flatten().tolist():
+        rows.setdefault(tuple(coupled[row].nonzero().flatten().tolist()), []).append(row)
     pairs = sorted((outputs, list(columns)) for columns, outputs in _merge_halves(rows).items())
     if any(len(columns) != 2 or len(outputs) != 2 for outputs, columns in pairs):
         return None
-    writes = torch.tensor([outputs for outputs, _ in pairs], dtype=torch.long).reshape(-1, 2)
-    reads = torch.tensor([columns for _, columns in pairs], dtype=torch.long).reshape(-1, 2)
+    writes, reads = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2, 2).unbind(1)
     blocks = near[:, writes[:, :, None], reads[:, None, :]]
     return Structure(dim, reads, writes, positions, blocks)
 

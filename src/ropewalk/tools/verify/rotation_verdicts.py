@@ -167,7 +167,8 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
         says = "no dimension rotates: frequencies are 0, or no rotation is applied"
         return [fault(name, "uninitialised-frequencies", says)], None
     error, zero = structure.errors.max().item(), structure.blocks[0]
-    quarter = zero.diagonal(dim1=-2, dim2=-1).abs().amin(-1) < 0.5 * structure.amplitudes[0]
+    cosines = zero.diagonal(dim1=-2, dim2=-1).abs().amin(-1)
+    quarter = cosines < 0.5 * structure.amplitudes[0]
     turned = structure.angles[0].abs()
     if quarter.any() and ((turned - math.pi / 2).abs() < 1e-3)[quarter].all() and error < 1e-3:
         says = f"at position 0, {int(quarter.sum())} pairs are rotated by 90 degrees"
@@ -175,7 +176,7 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
     if error > 1e-2:
         off = torch.stack((zero[..., 0, 1], zero[..., 1, 0])).abs().amax(0)
         size = structure.amplitudes[0].clamp(min=1e-9)
-        mixed = (off > 0.3 * size) | (zero.diagonal(dim1=-2, dim2=-1).abs().amin(-1) < 0.3 * size)
+        mixed = (off > 0.3 * size) | (cosines < 0.3 * size)
         if mixed.any():
             says = f"at position 0, {int(mixed.sum())} pairs have a sine of 1 or a cosine of 0"
             return [fault(name, "cos-sin-mixed", says, error=error)], None
@@ -440,13 +441,11 @@ def _compare_frequencies(
 
 def _compare_amplitude(structure: Structure, expected: float) -> Check:
     measured = structure.amplitudes.median().item()
-    says = f"{measured:.6g}, specified is {expected:.6g}"
     if abs(measured / expected - 1) <= 10 * SAME:
         return right("amplitude", f"{measured:.6g}")
-    for power, word in ((0, "the factor is missing"), (2, "the factor is applied twice")):
-        if abs(measured / expected**power - 1) <= 10 * SAME:
-            says += f": {word}"
-            break
+    known = {": the factor is missing": 1.0, ": the factor is applied twice": expected**2}
+    mistakes = [word for word, size in known.items() if abs(measured / size - 1) <= 10 * SAME]
+    says = "".join((f"{measured:.6g}, specified is {expected:.6g}", *mistakes[:1]))
     return fault("amplitude", "amplitude", says, measured=measured, expected=expected)
 
 

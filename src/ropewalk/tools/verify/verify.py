@@ -54,14 +54,11 @@ class Specified:
 
 def read_like(like: object, layer: int | None = None) -> Specified:
     """Return what `like` specifies. Raises ValueError for a layer without rope."""
-    if like is None:
+    if like is None or isinstance(like, (RotarySpec, LayerSpec)):
         if layer is not None:
-            raise ValueError(f"layer must be left out without like, got {shown(layer)}")
-        return Specified()
-    if isinstance(like, (RotarySpec, LayerSpec)):
-        if layer is not None:
-            raise ValueError(f"layer must be left out if like is one layer's, got {shown(layer)}")
-        return Specified(like if isinstance(like, RotarySpec) else _rope(like, "like"))
+            when = "without like" if like is None else "if like is one layer's"
+            raise ValueError(f"layer must be left out {when}, got {shown(layer)}")
+        return Specified(_rope(like, "like") if isinstance(like, LayerSpec) else like)
     model, promised = like, None
     if not isinstance(model, ModelSpec):
         if not isinstance(like, (str, PathLike, Mapping)) and not hasattr(like, "to_dict"):
@@ -208,15 +205,13 @@ def _rotation(
     first = target.rotates[0]
     basics, structure = check_rotation(measured[first], positions[: len(measured[first])])
     xpos = structure is not None and "k" in measured and is_xpos(measured["k"], structure)
-    for check in basics:
-        if xpos and check.name == "norms":
-            check = remark("norms", "keys change their lengths inversely to queries, as in xPos")
-        yield check
+    inverse = remark("norms", "keys change their lengths inversely to queries, as in xPos")
+    yield from (inverse if xpos and check.name == "norms" else check for check in basics)
     if structure is None:
         return
-    end = table_end(structure)
-    ends_early = end is not None and end > 2
-    if end is not None and ends_early:
+    end = table_end(structure) or 0
+    ends_early = end > 2
+    if ends_early:
         yield function_checks.check_end(target, structure, end, specified.max_positions)
         structure = structure.upto(end)
     if spec is None:
