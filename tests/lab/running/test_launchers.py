@@ -20,6 +20,7 @@ import pytest
 from ropewalk.files import read_json
 from ropewalk.lab.running.events import read_session
 from ropewalk.lab.running.launcher_arguments import RAY, SLURM, make_launcher, read_arguments
+from ropewalk.lab.running.lease import owned
 from ropewalk.lab.running.status import list_runs, read_status
 from ropewalk.lab.tensors import read_tensors
 
@@ -161,11 +162,19 @@ def controllers(run):
 
 @pytest.mark.slow
 def test_two_commands_on_one_folder_share_its_cells(uninterrupted, tmp_path):
+    """A third, this process, holds the last cell until both wait for it, whoever is faster."""
     run = tmp_path / "run"
-    both = [begin(run, "--jobs", "1") for _ in range(2)]
+    with owned(run / "cells" / "rotary" / "seed-1"):
+        both = [begin(run, "--seeds", "1", "--jobs", "1") for _ in range(2)]
+        for process in both:
+            lines = iter(process.stdout.readline, "")
+            assert any("rotary, seed 1: another command is running it" in line for line in lines)
     said = [finish(process) for process in both]
-    assert any("another command is running it" in each for each in said)
-    assert bits(run) == bits(uninterrupted)
+    trained_it = ["rotary, seed 1: finished" in each for each in said]
+    assert sorted(trained_it) == [False, True], said
+    own, whole = bits(run), bits(uninterrupted)
+    assert own == {name: whole[name] for name in own}
+    assert trained(run) == 2
 
 
 @pytest.mark.parametrize(
