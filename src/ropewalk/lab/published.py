@@ -28,7 +28,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
@@ -123,7 +123,12 @@ def item_columns(results: Facts, split: str) -> dict[str, list[Any]]:
 
 
 def pack(values: list[Any]) -> list[Any] | str:
-    """Return a list of integers from 0 to 35 as a string of one character each; others as is."""
+    """Return a list of integers from 0 to 35 as a string of one character each; others as is.
+
+    Of a list of lists, such as the matches of BLEU, each is packed.
+    """
+    if values and isinstance(values[0], list):
+        return [pack(column) for column in values]
     if not all(type(value) is int and 0 <= value < len(_SIGNS) for value in values):
         return values
     return "".join(_SIGNS[value] for value in values)
@@ -133,6 +138,8 @@ def unpack(held: Any) -> list[Any]:
     """Return the list that `pack` wrote. Raises ValueError if it is not one."""
     if isinstance(held, str) and re.fullmatch("[0-9a-z]*", held):
         return [int(sign, 36) for sign in held]
+    if isinstance(held, list) and held and isinstance(held[0], (list, str)):
+        return [unpack(column) for column in held]
     if not isinstance(held, list) or not all(type(value) in (int, float) for value in held):
         raise ValueError(f"must be numbers, or a string of 0-9 and a-z, got {shown(held)}")
     return held
@@ -179,7 +186,7 @@ def _split_scores(scores: Facts, items: Mapping[str, Any]) -> tuple[Facts, Facts
     held: Facts = {}
     if "statistics" in scores:
         held["statistics"] = {
-            name: [pack(each) for each in column] if _nested(column) else pack(column)
+            name: pack(column)
             for name, column in scores["statistics"].items()
             if repr(items.get(name)) != repr(column)  # 0 and 0.0 are equal, but differ in a file
         }
@@ -187,11 +194,6 @@ def _split_scores(scores: Facts, items: Mapping[str, Any]) -> tuple[Facts, Facts
     if sentences is not None and sentences != _sentence_bleu(scores.get("statistics", {})):
         held["sentence_bleu"] = sentences
     return facts, held
-
-
-def _nested(column: Any) -> bool:
-    """Return whether a column of statistics has several columns, as the matches of BLEU."""
-    return isinstance(column, list) and bool(column) and isinstance(column[0], (list, str))
 
 
 def _sentence_bleu(statistics: Facts) -> list[float] | None:
@@ -253,24 +255,15 @@ def _whole_cell(facts: Facts, bulk: Facts, items: Mapping[str, Facts]) -> Facts:
 def _whole_scores(scores: Facts, held: Facts, items: Facts) -> Facts:
     whole = dict(scores)
     if "statistics" in held:
-        columns = dict(_columns(items)) | dict(_columns(held["statistics"]))
-        lengths = {len(column) for column in _flat(columns)}
+        columns = {name: unpack(each) for name, each in {**items, **held["statistics"]}.items()}
+        nested = (c if c and isinstance(c[0], list) else [c] for c in columns.values())
+        lengths = {len(column) for columns_of in nested for column in columns_of}
         if len(lengths) > 1:
             raise ValueError(f"statistics of {min(lengths)} and of {max(lengths)} items in a split")
         whole["statistics"] = columns
         formed = _sentence_bleu(columns)
         whole |= {} if formed is None else {"sentence_bleu": formed}
     return whole | {name: unpack(held[name]) for name in ("sentence_bleu",) if name in held}
-
-
-def _columns(packed: Facts) -> Iterator[tuple[str, list[Any]]]:
-    for name, held in packed.items():
-        yield name, [unpack(each) for each in held] if _nested(held) else unpack(held)
-
-
-def _flat(columns: Facts) -> Iterator[list[Any]]:
-    for column in columns.values():
-        yield from column if _nested(column) else [column]
 
 
 def _pack_attention(attention: Facts) -> Facts:

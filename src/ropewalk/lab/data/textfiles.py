@@ -6,13 +6,11 @@ Lines, CSV or TSV file. Only white space at the ends of a line is removed.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import difflib
 import gzip
 import hashlib
 import json
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BufferedReader, FileIO
@@ -73,20 +71,13 @@ def read_text(path: Path) -> str:
     Raises:
         CorpusError: if the file is missing, cannot be read or is not valid UTF-8.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    parts, offset, line = [], 0, 1
-    for raw in chain(_raw_lines(path, PART_BYTES), [b""]):
-        held = len(decoder.getstate()[0])  # bytes of a character that is not complete yet
-        try:
-            part = decoder.decode(raw, final=not raw)
-        except UnicodeDecodeError as error:
-            # The error's object begins with the held bytes.
-            raise _not_utf8(path, line, error, offset - held) from None
-        check_characters(part, path, line)
-        parts.append(part)
-        offset += len(raw)
-        line += raw.count(b"\n")
-    return "".join(parts).removeprefix("\ufeff")
+    raw = b"".join(_raw_lines(path, PART_BYTES))
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, 1 + raw.count(b"\n", 0, error.start), error, 0) from None
+    check_characters(text, path, 1)
+    return text.removeprefix("\ufeff")
 
 
 def _not_utf8(path: Path, line: int, error: UnicodeDecodeError, offset: int) -> CorpusError:
@@ -112,7 +103,7 @@ def _raw_lines(path: Path, most: int) -> Iterator[bytes]:
     MOST_RATIO times its size.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        if path.exists() and not path.is_file():
             reason = "Is a directory" if path.is_dir() else "it is not a regular file"
             raise CorpusError(f"{path} cannot be read: {reason}")
         with path.open("rb") as plain:
@@ -295,10 +286,9 @@ def _table_rows(path: Path, source: str, target: str) -> Iterator[Pair]:
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    tabs = path.name.removesuffix(".gz").endswith(".tsv")
-    if tabs:
-        for number, line in enumerate(read_lines(path), start=1):
-            yield number, line.split("\t") if line else []
+    if path.name.removesuffix(".gz").endswith(".tsv"):
+        rows = (line.split("\t") if line else [] for line in read_lines(path))
+        yield from enumerate(rows, start=1)
         return
     csv.field_size_limit(MOST_CHARACTERS)
     reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
