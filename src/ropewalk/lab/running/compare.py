@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from ropewalk import __version__
 from ropewalk.checks import shown
 from ropewalk.files import WAY_OUT, Facts, read_checked_json, write_checked_json
-from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, Config, check_text, slug
 from ropewalk.lab.data.stream import Progress, silent
 from ropewalk.lab.models import build_model
@@ -24,7 +24,14 @@ from ropewalk.lab.running.events import Watch
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.running.run_folder import prepare, read_conditions
 from ropewalk.lab.running.scheduler import run_cells
-from ropewalk.lab.running.tuning import Choice, chosen, chosen_training, is_trained, trial_cells
+from ropewalk.lab.running.tuning import (
+    Choice,
+    cells_with,
+    chosen,
+    chosen_training,
+    is_trained,
+    trial_cells,
+)
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.training.process_group import is_first_process, is_launched, join
@@ -118,17 +125,11 @@ def _run_in_stages(
     choices = chosen_training(config, run)
     if set(config.sweep) & set(DECODING_FIELDS):
         stage("trying decoding settings on validation data")
-        cells = _cells_of(config, choices)
+        cells = cells_with(config, choices)
         run_cells(config, run, jobs, watch, cells=cells, goal="tuned", launcher=launcher)
         choices = chosen(config, run)
-    cells = _cells_of(config, choices)
+    cells = cells_with(config, choices)
     return run_cells(config, run, jobs, watch, cells=cells, launcher=launcher)
-
-
-def _cells_of(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
-    return [
-        Cell(cell.encoding, cell.seed, choices[cell.encoding].settings) for cell in cells_of(config)
-    ]
 
 
 @dataclass(frozen=True)

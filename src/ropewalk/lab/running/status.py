@@ -18,7 +18,7 @@ from ropewalk.lab.results import Results, read_results
 from ropewalk.lab.running.cell import done_before
 from ropewalk.lab.running.events import Event, read_session
 from ropewalk.lab.running.lease import LEASE, Lease, has_ended, read_lease, this_machine
-from ropewalk.lab.running.tuning import chosen, chosen_training, is_trained, trial_cells
+from ropewalk.lab.running.tuning import cells_with, chosen, chosen_training, is_trained, trial_cells
 from ropewalk.lab.training.trainer import TRAINED
 
 COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE OR REASON")
@@ -53,6 +53,7 @@ class RunStatus:
     """The state of all cells of a run, trials of a sweep first."""
 
     run: Path
+    config: Config
     cells: tuple[CellStatus, ...]
     finished: bool
 
@@ -76,7 +77,7 @@ def read_status(run: Path) -> RunStatus:
         cells = tuple(
             _cell_status(cell, run, config, only_train=trial) for cell, trial in _all(config, run)
         )
-    return RunStatus(run, cells, _has_results(config, run, cells))
+    return RunStatus(run, config, cells, _has_results(config, run, cells))
 
 
 def list_runs(folder: Path) -> list[tuple[str, ...]]:
@@ -105,16 +106,15 @@ def _has_results(config: Config, run: Path, cells: Sequence[CellStatus]) -> bool
 
 def _run_row(run: Path, name: Path) -> tuple[str, ...]:
     try:
-        with encodings_unchecked():
-            config = read_run_config(run)
-        found = read_status(run)
-        encodings = ", ".join(config.encodings)
-        if found.finished:
-            return (shown_path(name), config.task, "complete", _best(read_results(run)), encodings)
-        done = sum(cell.state in DONE for cell in found.cells)
-        active = sum(cell.state == "running" for cell in found.cells)
-        state = f"{done} of {len(found.cells)} cells" + (f", {active} running" if active else "")
-        return (shown_path(name), config.task, state, "", encodings)
+        status = read_status(run)
+        states, best = [cell.state for cell in status.cells], ""
+        state = f"{sum(one in DONE for one in states)} of {len(states)} cells"
+        if "running" in states:
+            state += f", {states.count('running')} running"
+        if status.finished:
+            state, best = "complete", _best(read_results(run))
+        config = status.config
+        return (shown_path(name), config.task, state, best, ", ".join(config.encodings))
     except (ValueError, OSError, KeyError) as error:
         why = " ".join(str(error).split())[:80]
         return (shown_path(name), "?", "cannot be read", "", why)
@@ -139,7 +139,7 @@ def _all(config: Config, run: Path) -> list[tuple[Cell, bool]]:
         choices = chosen_training(config, run)
         if set(config.sweep) & set(DECODING_FIELDS) and (run / "results.json").exists():
             choices = chosen(config, run)
-        own = [Cell(c.encoding, c.seed, choices[c.encoding].settings) for c in cells_of(config)]
+        own = cells_with(config, choices)
         used = {cell.folder(run) for cell in own}
         found = [each for each in found if each[0].folder(run) not in used]
         found += [(cell, False) for cell in own]

@@ -8,14 +8,14 @@ validation data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from ropewalk.checks import shown
 from ropewalk.files import Facts, read_checked_json, write_checked_json
-from ropewalk.lab.cells import Cell
+from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.config import DECODING_FIELDS, TRAINING_FIELDS, Config, Settings, points
 from ropewalk.lab.config_sources import read_run_config, read_sweep, with_sweep
 from ropewalk.lab.models import load_model
@@ -63,6 +63,11 @@ def is_trained(cell: Cell, run: Path) -> bool:
     return (cell.folder(run) / TRAINED).exists()
 
 
+def cells_with(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
+    """Return the cells of a comparison with the settings chosen for their encodings."""
+    return [Cell(c.encoding, c.seed, choices[c.encoding].settings) for c in cells_of(config)]
+
+
 def chosen_training(config: Config, run: Path) -> dict[str, Choice]:
     """Return each encoding's training settings, chosen from its trials.
 
@@ -90,7 +95,10 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
     for name, choice in choices.items():
         cells = [Cell(name, seed, choice.settings) for seed in config.seeds]
         tried = [_read_decoding(cell.folder(run)) for cell in cells]
-        trials = [_over_seeds(config, point, tried, metric.key) for point in grid]
+        trials = []
+        for point in grid:
+            scores = [of_seed.get(_decoding(config, point), {}) for of_seed in tried]
+            trials.append(_over_seeds(point, scores, metric.key))
         tried_best = best(
             trials, lambda trial: trial.mean(metric.key), higher_is_better=metric.higher_is_better
         )
@@ -101,9 +109,9 @@ def chosen(config: Config, run: Path) -> dict[str, Choice]:
 
 def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: Path) -> None:
     """Decode validation data with a cell's model in each setting that was not tried yet."""
-    held, missing = _read_decoding(folder), untried(task.config, grid, folder)
+    tried = _read_decoding(folder)
     groups: dict[tuple[str, int, int], list[Settings]] = {}
-    for point in missing:
+    for point in untried(task.config, grid, folder):
         config = task.config.with_settings(point)
         groups.setdefault((config.select, config.average, config.beam), []).append(point)
     for (select, average, _), together in groups.items():
@@ -111,17 +119,16 @@ def try_decoding(task: Task, grid: Sequence[Settings], record: Record, folder: P
         model, _ = load_model(snapshots[-1], pick_device(task.config.device))
         load_weights(model, mean_of(snapshots)[0])
         scores = task.validation_scores(model, [task.config.with_settings(p) for p in together])
-        held += [
-            {"decoding": _decoding(task.config, point), "scores": score}
-            for point, score in zip(together, scores, strict=True)
-        ]
-        write_checked_json(folder / _TRIALS, {"trials": held})
+        decodings = [_decoding(task.config, point) for point in together]
+        tried |= zip(decodings, scores, strict=True)
+        trials = [{"decoding": dict(own), "scores": of} for own, of in tried.items()]
+        write_checked_json(folder / _TRIALS, {"trials": trials})
 
 
 def untried(config: Config, grid: Sequence[Settings], folder: Path) -> list[Settings]:
     """Return the decoding settings that a cell has not tried yet."""
-    held = _read_decoding(folder)
-    return [point for point in grid if _find(held, config, point) is None]
+    tried = _read_decoding(folder)
+    return [point for point in grid if _decoding(config, point) not in tried]
 
 
 def _trial(cell: Cell, config: Config, run: Path) -> Trial:
@@ -135,32 +142,24 @@ def _trial(cell: Cell, config: Config, run: Path) -> Trial:
     )
 
 
-def _read_decoding(folder: Path) -> list[Facts]:
+def _read_decoding(folder: Path) -> dict[Settings, Facts]:
+    """Return the scores of the decoding settings that a cell has tried; none if it diverged."""
     path = folder / _TRIALS
-    if not path.exists():  # a diverged training is not decoded
-        return []
-    return list(read_checked_json(path, "trials")["trials"])
+    trials = read_checked_json(path, "trials")["trials"] if path.exists() else []
+    return {tuple(trial["decoding"].items()): trial["scores"] for trial in trials}
 
 
-def _decoding(config: Config, point: Settings) -> Facts:
+def _decoding(config: Config, point: Settings) -> Settings:
     """Return all decoding fields of a setting, including those that the sweep does not vary."""
-    held = config.with_settings(point).decoding()
-    return {name: held[name] for name in DECODING_FIELDS if name in held}
+    own = config.with_settings(point).decoding()
+    return tuple((name, own[name]) for name in DECODING_FIELDS if name in own)
 
 
-def _find(trials: Sequence[Facts], config: Config, point: Settings) -> Facts | None:
-    wanted = _decoding(config, point)
-    return next((trial["scores"] for trial in trials if trial.get("decoding") == wanted), None)
-
-
-def _over_seeds(
-    config: Config, point: Settings, tried: Sequence[Sequence[Facts]], key: str
-) -> DecodingTrial:
+def _over_seeds(point: Settings, of_seeds: Sequence[Facts], key: str) -> DecodingTrial:
     """Return each score of a decoding setting as a list over seeds, and its mean.
 
     A seed that diverged has None and is in no setting's mean. `key` is always present.
     """
-    of_seeds = [_find(trials, config, point) or {} for trials in tried]
     scores: Facts = {}
     for name in dict.fromkeys([key, *(name for of_seed in of_seeds for name in of_seed)]):
         values = tuple(of_seed.get(name) for of_seed in of_seeds)
@@ -188,11 +187,7 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
             f"change training use ropewalk compare --sweep"
         )
     config = read_run_config(run)
-    cells = [
-        Cell(name, seed, choice.settings)
-        for name, choice in chosen_training(config, run).items()
-        for seed in config.seeds
-    ]
+    cells = cells_with(config, chosen_training(config, run))
     waiting = [cell for cell in cells if not is_trained(cell, run)]
     if waiting:
         raise ValueError(
