@@ -308,14 +308,6 @@ def test_a_broken_gzip_file_is_named(folder, content):
     assert message(folder).startswith(f"{folder / 'train.de.gz'} is not a complete gzip file: ")
 
 
-def test_a_corpus_has_training_and_validation_pairs():
-    pair = (("a", "b"),)
-    with pytest.raises(CorpusError, match="corpus 'x' has no validation split"):
-        Corpus("x", "de", "en", {"train": pair})
-    with pytest.raises(CorpusError, match="its test split is empty"):
-        Corpus("x", "de", "en", {"train": pair, "validation": pair, "test": ()})
-
-
 GOOD = '{"de": "ja", "en": "yes"}'
 ROWS = [("Ein Satz.", "A sentence."), ('Er sagt "ja", oder?', 'He says "yes", right?')]
 

@@ -190,12 +190,9 @@ def test_no_single_answer_is_worth_guessing(task: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"task": "revers"}, "task must be one of .*got 'revers'; did you mean 'reverse'"),
-        ({"split": "dev"}, "split must be one of train, validation, test, got 'dev'"),
         ({"lengths": (0, 3)}, r"1 <= low <= high for 'copy', got \(0, 3\)"),
         ({"lengths": (4, 3)}, r"got \(4, 3\)"),
         ({"task": "recall", "lengths": (64, 65)}, "high <= 64 for 'recall'"),
-        ({"count": -1}, "count must not be negative, got -1"),
     ],
 )
 def test_mistakes_are_named(changed: dict[str, object], expected: str) -> None:

@@ -48,9 +48,6 @@ class Corpus:
     other split is a test split; the first of these gives the headline score. `notes` reports what
     reading left out. If the training pairs are too many for memory, `stream` reads them and
     `splits` has no "train".
-
-    Raises:
-        CorpusError: if "train" or "validation" is missing, or a split is empty.
     """
 
     name: str
@@ -59,14 +56,6 @@ class Corpus:
     splits: Mapping[str, tuple[Pair, ...]]
     notes: tuple[str, ...] = ()
     stream: PairStream | None = None
-
-    def __post_init__(self) -> None:
-        for required in ("train", "validation"):
-            if required not in self.splits and (required != "train" or self.stream is None):
-                raise CorpusError(f"corpus {self.name!r} has no {required} split")
-        for split, pairs in self.splits.items():
-            if not pairs:
-                raise CorpusError(f"corpus {self.name!r}: its {split} split is empty")
 
     @property
     def test_splits(self) -> tuple[str, ...]:

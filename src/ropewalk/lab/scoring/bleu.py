@@ -10,6 +10,7 @@ of order 1 to 4, n-grams of order 1 to 4).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -31,13 +32,14 @@ class Score:
     """The scores of one system on one split; BLEU and chrF from 0 to 100.
 
     `sentence_bleu` has one value per sentence (effective order); `by_length` is corpus BLEU in each
-    bin of `length_bins`.
+    bin of `length_bins`. `statistics` are those of the sentences (N, 10).
     """
 
     bleu: float
     chrf: float
     sentence_bleu: tuple[float, ...]
     by_length: tuple[float, ...]
+    statistics: Tensor
 
 
 def score(
@@ -65,6 +67,7 @@ def score(
             bleu_from_statistics(statistics[places == place].sum(0)).item()
             for place in range(int(places.max()) + 1)
         ),
+        statistics=statistics,
     )
 
 
@@ -81,8 +84,6 @@ def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
     length stay together, so there may be fewer than `bins` ranges.
     """
     lengths = sorted(_words(sentence) for sentence in sentences)
-    if not lengths or bins < 1:
-        raise ValueError(f"length_bins needs a sentence and bins >= 1, got bins={bins}")
     upper = sorted({lengths[math.ceil(len(lengths) * k / bins) - 1] for k in range(1, bins + 1)})
     lower = [lengths[0], *(edge + 1 for edge in upper[:-1])]
     return [
@@ -92,20 +93,9 @@ def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
 
 
 def assign_bins(sentences: Sequence[str], bins: Sequence[LengthBin]) -> list[int]:
-    """Return the index in `bins` of each sentence, by its length in words.
-
-    Raises:
-        ValueError: if no bin has the length of a sentence.
-    """
-    places = {
-        length: place
-        for place, lengths in enumerate(bins)
-        for length in range(lengths["from"], lengths["to"] + 1)
-    }
-    for sentence in sentences:
-        if _words(sentence) not in places:
-            raise ValueError(f"no length bin contains a sentence of {_words(sentence)} words")
-    return [places[_words(sentence)] for sentence in sentences]
+    """Return the index in `bins` of each sentence, by its length in words."""
+    ends = [lengths["to"] for lengths in bins]
+    return [bisect_left(ends, _words(sentence)) for sentence in sentences]
 
 
 def bleu_statistics(

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
 from ropewalk.bootstrap import Resampled, ScoreOf, distances, resample
-from ropewalk.lab.scoring.bleu import bleu_from_statistics, bleu_statistics, check_lengths
 
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "no difference shown"
 
@@ -45,7 +44,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Versus:
+class Versus(Comparison):
     """The comparison of one of several systems with the reference.
 
     difference, low, high, p: as in `Comparison`.
@@ -56,13 +55,8 @@ class Versus:
         so a smaller difference can be enough.
     """
 
-    difference: float
-    low: float
-    high: float
-    p: float
     p_holm: float
     verdict: str
-    detectable: float
 
 
 def compare_statistics(
@@ -132,30 +126,6 @@ def compare_statistics(
     return _compare(here, there, seed, alpha)
 
 
-def compare_systems(
-    first: Sequence[Sequence[str]],
-    other: Sequence[Sequence[str]],
-    references: Sequence[str],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    lowercase: bool = False,
-) -> Comparison:
-    """Compare BLEU by `compare_statistics`: each system has one list of hypotheses per seed.
-
-    Raises:
-        ValueError: if there is no seed or no sentence, or hypotheses and references differ in
-            number.
-    """
-    return compare_statistics(
-        _seed_statistics("first", first, references, lowercase),
-        _seed_statistics("other", other, references, lowercase),
-        bleu_from_statistics,
-        resamples=resamples,
-        seed=seed,
-    )
-
-
 def compare_with(
     reference: int,
     systems: Sequence[Tensor | None],
@@ -180,8 +150,7 @@ def compare_with(
     found = [_compare(first, other, seed, alpha / len(known)) for other in others]
     for place, c, p in zip(known, found, holm([c.p for c in found]), strict=True):
         gain = c.difference if higher_is_better else -c.difference
-        judged = verdict(gain, p, alpha)
-        rows[place] = Versus(c.difference, c.low, c.high, c.p, p, judged, c.detectable)
+        rows[place] = Versus(**asdict(c), p_holm=p, verdict=verdict(gain, p, alpha))
     return rows
 
 
@@ -223,13 +192,3 @@ def _threshold(far: Tensor, level: float) -> float:
     # p < level if at most `allowed` distances are as large as the difference, or larger.
     allowed = math.ceil(level * (len(far) + 1)) - 2
     return math.inf if allowed < 0 else far.sort(descending=True).values[allowed].item()
-
-
-def _seed_statistics(
-    name: str, system: Sequence[Sequence[str]], references: Sequence[str], lowercase: bool
-) -> Tensor:
-    if not system:
-        raise ValueError(f"{name} must have the hypotheses of at least one seed, got none")
-    for hypotheses in system:
-        check_lengths(**{name: hypotheses, "references": references})
-    return torch.stack([bleu_statistics(h, references, lowercase=lowercase)[0] for h in system])

@@ -273,8 +273,7 @@ class Translation(Task):
         sources, references = zip(*self.corpus.splits[split], strict=True)
         hypotheses, lowercase = read_hypotheses(folder, split), self.config.lowercase
         found = bleu.score(hypotheses, references, sources, lowercase=lowercase)
-        statistics, _ = bleu.bleu_statistics(hypotheses, references, lowercase=lowercase)
-        columns = [[int(n) for n in column] for column in statistics.t().tolist()]
+        columns = found.statistics.long().t().tolist()
         digest = held.get("made_from", {}).get("hypotheses")
         return {
             "bleu": round(found.bleu, 4),
