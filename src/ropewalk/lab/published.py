@@ -216,13 +216,6 @@ def _whole_row(archive: _Archive, row: Any, items: Mapping[str, Facts]) -> Facts
     text = archive.read(name)
     try:
         bulk = parse_json(text.decode(), MOST_JSON_BYTES)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{place}: not UTF-8 at byte {error.start}; {WAY_OUT}") from None
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}; {WAY_OUT}") from None
-    if not isinstance(bulk, dict):
-        raise ValueError(f"{place} must contain a JSON object, got {shown(bulk)}; {WAY_OUT}")
-    try:
         if bulk["encoding"] != row["name"]:
             raise ValueError(f"it is of {shown(bulk['encoding'])}, not of {row['name']}")
         held = {cell["seed"]: cell for cell in bulk["cells"]}

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic import ValidationError
-
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.lab.config import DECODING_FIELDS, MOST_BEAM, MOST_LENGTH_PENALTY, Config, first_line
+from ropewalk.lab.config import DECODING_FIELDS, MOST_BEAM, MOST_LENGTH_PENALTY, Config
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.data.batches import EncodedSplit, even_batches, source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best
@@ -138,14 +136,9 @@ class Translator:
 
 def _as_scored(config: Config, file: Path) -> Config:
     """Return a run's config with the decoding settings that this model was scored with."""
-    decoding = read_tensors(file)[1].get("decoding")  # None in files of earlier versions
-    if not isinstance(decoding, dict):
-        return config
-    own = tuple((name, decoding[name]) for name in DECODING_FIELDS if name in decoding)
-    try:
-        return config.with_settings(own)
-    except ValidationError as error:
-        raise ValueError(f"{file} has invalid decoding settings: {first_line(error)}") from None
+    decoding = read_tensors(file)[1].get("decoding", {})  # a snapshot has none
+    own = ((name, decoding[name]) for name in DECODING_FIELDS if name in decoding)
+    return config.with_settings(tuple(own))
 
 
 def read_sentences(file: Path | None) -> list[str]:

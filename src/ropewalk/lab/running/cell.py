@@ -28,7 +28,7 @@ from ropewalk.lab.training.checkpoints import (
     remove_checkpoints,
     training_fields,
 )
-from ropewalk.lab.training.trainer import TRAINED, Record, Trainer, read_record
+from ropewalk.lab.training.trainer import TRAINED, Record, Trainer
 from ropewalk.machine import pick_device
 
 
@@ -43,7 +43,7 @@ def trained_record(task: Task, encoding: str, seed: int, folder: Path) -> Record
     facts = read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES)
     fields = training_fields(task.config)
     check_facts(path, facts, {"encoding": encoding, "seed": seed, "config": fields})
-    return read_record(path, facts)
+    return Record(**facts["record"])
 
 
 def done_before(cell: Cell, run: Path, config: Config, goal: Goal) -> Record | None:

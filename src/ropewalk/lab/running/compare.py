@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ropewalk import __version__
 from ropewalk.checks import shown
-from ropewalk.files import WAY_OUT, Facts, read_checked_json, write_checked_json
+from ropewalk.files import Facts, read_checked_json, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, Config, check_text, slug
 from ropewalk.lab.data.stream import Progress, silent
@@ -175,13 +175,8 @@ class _Sessions:
 
 
 def read_sessions(path: Path) -> list[Session]:
-    """Return the sessions of a run. Raises ValueError, naming the file, if one is not whole."""
-    try:
-        return [Session(**session) for session in read_checked_json(path, "sittings")["sittings"]]
-    except TypeError:
-        raise ValueError(
-            f"{path} must contain start and duration of each session; {WAY_OUT}"
-        ) from None
+    """Return the sessions of a run."""
+    return [Session(**session) for session in read_checked_json(path, "sittings")["sittings"]]
 
 
 def assemble(task: Task) -> Facts:

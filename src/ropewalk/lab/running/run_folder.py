@@ -50,8 +50,7 @@ class Conditions:
 
 def read_conditions(run: Path) -> Conditions:
     """Return the conditions of a run, which its first command fixes."""
-    facts = read_checked_json(run / CONDITIONS_FILE, "threads", "device", "precision")
-    return Conditions(int(facts["threads"]), str(facts["device"]), str(facts["precision"]))
+    return Conditions(**read_checked_json(run / CONDITIONS_FILE))
 
 
 def fix_conditions(config: Config, run: Path, at_once: int, launcher: Launcher) -> Conditions:

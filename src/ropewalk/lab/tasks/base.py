@@ -171,10 +171,8 @@ class Task(ABC):
 
     def evaluation(self, split: str, folder: Path) -> Facts:
         """Read the file of a split: what `evaluate` returned, and the settings it ran with."""
-        held = read_checked_json(folder / f"{split}.json", most_bytes=MOST_DATA_BYTES)
-        if not isinstance(held.get("decoding"), dict):
-            raise ValueError(f"{folder / f'{split}.json'} contains no scores; delete it")
-        return held
+        path = folder / f"{split}.json"
+        return read_checked_json(path, "decoding", most_bytes=MOST_DATA_BYTES)
 
     @abstractmethod
     def score(self, split: str, folder: Path) -> Facts:

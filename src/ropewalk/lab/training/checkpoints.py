@@ -119,8 +119,6 @@ def mean_of(chosen: Sequence[Path]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     read = [read_tensors(path) for path in chosen]
     for path, (tensors, _) in zip(chosen, read, strict=True):
         check_finite(path, tensors)
-        if tensors.keys() != read[0][0].keys():
-            raise ValueError(f"{path} has other tensors than {chosen[0]}")
     mean = {
         name: torch.stack([tensors[name].double() for tensors, _ in read]).mean(0).float()
         for name in read[0][0]

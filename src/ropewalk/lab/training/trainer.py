@@ -265,7 +265,7 @@ class Trainer:
         else:
             return
         check_facts(path, facts, self.facts)
-        self.record = read_record(path, facts)
+        self.record = Record(**facts["record"])
         if self.record.status != "diverged":
             check_finite(path, tensors)
         restore_training(self.model, self.optimizer, self._own(tensors))
@@ -278,15 +278,4 @@ class Trainer:
 def ended_training(folder: Path) -> Record:
     """Return the record of a cell's training that has ended."""
     path = folder / TRAINED
-    return read_record(path, read_checked_json(path, most_bytes=MOST_DATA_BYTES))
-
-
-def read_record(path: Path, facts: dict[str, Any]) -> Record:
-    """Return the record in a file's facts. Raises ValueError, naming the file, if it has none."""
-    try:
-        return Record(**facts["record"])
-    except (KeyError, TypeError):
-        raise ValueError(
-            f"{path} has no record of a training run; delete it and run the same command to train "
-            f"the model again"
-        ) from None
+    return Record(**read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES)["record"])
