@@ -20,6 +20,7 @@ try:
     from ropewalk.cli.inspect import inspect
     from ropewalk.cli.listings import encodings, fields, tasks
     from ropewalk.cli.messages import Command, Commands, UsageError, in_one_line
+    from ropewalk.cli.options import flag
     from ropewalk.cli.status import runs, status
     from ropewalk.cli.train import train
     from ropewalk.cli.translate import translate
@@ -49,7 +50,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, flag("--version", "Print the version.")] = False,
 ) -> None:
     if version:
         from ropewalk import __version__

@@ -7,74 +7,62 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
 from ropewalk.cli.messages import errors
-from ropewalk.cli.options import PICTURES, Device, leave_out, path_of, target_of
+from ropewalk.cli.options import PICTURES, Device, flag, leave_out, option, path_of, target_of
 
 
 def bench(
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Time a transformers model instead, before and after patch: a folder with "
+        option(
+            "PATH",
+            "Time a transformers model instead, before and after patch: a folder with "
             "config.json and safetensors, or a config alone, which gets random weights.",
         ),
     ] = None,
     work: Annotated[
-        str, typer.Option(metavar="NAME,…", help="Workloads: any of prefill, training, decode.")
+        str, option("NAME,…", "Workloads: any of prefill, training, decode.")
     ] = "prefill,training,decode",
     dtype: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,…",
-            help="Dtypes: any of float32, bfloat16, float16.  [default: float32,bfloat16; for a "
+        option(
+            "NAME,…",
+            "Dtypes: any of float32, bfloat16, float16.  [default: float32,bfloat16; for a "
             "model float32]",
         ),
     ] = None,
     tokens: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="For a model: tokens of prefill and training, and context of decode.  [default: "
+        option(
+            "N",
+            "For a model: tokens of prefill and training, and context of decode.  [default: "
             "up to 512, fewer if the machine is slow]",
+            min=1,
         ),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="CPU threads.  [default: torch's]")
-    ] = None,
+    threads: Annotated[int | None, option("N", "CPU threads.  [default: torch's]", min=1)] = None,
     rounds: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Rounds per result table; replaces --seconds."),
+        int | None, option("N", "Rounds per result table; replaces --seconds.", min=1)
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(
-            metavar="S",
+        option(
+            "S",
+            "Seconds per result table, for a model per workload.  [default: 6; for a model 20]",
             min=0,
-            help="Seconds per result table, for a model per workload.  [default: 6; for a model "
-            "20]",
         ),
     ] = None,
     device: Device = "auto",
     compiled: Annotated[
-        bool,
-        typer.Option(
-            "--compile", help="Also time the plain formula under torch.compile (a minute more)."
-        ),
+        bool, flag("--compile", "Also time the plain formula under torch.compile (a minute more).")
     ] = False,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Execute the model code in PATH.")
+        bool, flag("--trust-remote-code", "Execute the model code in PATH.")
     ] = False,
-    out: Annotated[
-        str | None, typer.Option(metavar="PATH", help=".json file for all numbers.")
-    ] = None,
-    figure: Annotated[
-        str | None, typer.Option(metavar="PATH", help=".png or .svg file for a chart.")
-    ] = None,
+    out: Annotated[str | None, option("PATH", ".json file for all numbers.")] = None,
+    figure: Annotated[str | None, option("PATH", ".png or .svg file for a chart.")] = None,
 ) -> None:
     """Time rotation on this machine, alone or in a model.
 

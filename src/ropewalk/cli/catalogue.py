@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ropewalk.cli.messages import errors, print_rows
+from ropewalk.cli.options import argument, flag
 
 if TYPE_CHECKING:
     from ropewalk.tools.catalogue import CatalogueEntry
@@ -17,12 +16,9 @@ if TYPE_CHECKING:
 
 def catalogue(
     model_type: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL_TYPE", help="A model_type of config.json.  [default: list all]"
-        ),
+        str | None, argument("MODEL_TYPE", "A model_type of config.json.  [default: list all]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print JSON.")] = False,
 ) -> None:
     """Show how the code of a model type rotates queries and keys.
 

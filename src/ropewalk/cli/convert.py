@@ -6,41 +6,32 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ropewalk.checks import ranges
 from ropewalk.cli.messages import errors, one_line, print_rows
-from ropewalk.cli.options import path_of
+from ropewalk.cli.options import argument, flag, option, path_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.convert import Conversion
 
 
 def convert(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="IN", help="Model folder with config.json and safetensors."),
-    ],
-    target: Annotated[
-        str, typer.Argument(metavar="OUT", help="New folder; it must not exist yet.")
-    ],
-    to: Annotated[
-        str, typer.Option(metavar="PAIRING", help="half or interleaved: the pairing of OUT.")
-    ],
+    source: Annotated[str, argument("IN", "Model folder with config.json and safetensors.")],
+    target: Annotated[str, argument("OUT", "New folder; it must not exist yet.")],
+    to: Annotated[str, option("PAIRING", "half or interleaved: the pairing of OUT.")],
     read_as: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="PAIRING",
-            help="half or interleaved: the pairing of the weights in IN.  [default: what "
+        option(
+            "PAIRING",
+            "half or interleaved: the pairing of the weights in IN.  [default: what "
             "config.json states, or else its model type's]",
+            "--from",
             show_default=False,
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would change, and write nothing.")
+        bool, flag("--dry-run", "List what would change, and write nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print JSON.")] = False,
 ) -> None:
     """Convert a model's weights to the other rotary pairing.
 

@@ -7,37 +7,28 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-import typer
-
 from ropewalk.checks import shown
 from ropewalk.cli.messages import errors
-from ropewalk.cli.options import leave_out, path_of
+from ropewalk.cli.options import argument, flag, leave_out, option, path_of
 
 
 def explore(
     run: Annotated[
         str | None,
-        typer.Argument(
-            metavar="RUN",
-            help="Folder of a run of `ropewalk compare`; the page shows its attention maps.",
+        argument(
+            "RUN",
+            "Folder of a run of `ropewalk compare`; the page shows its attention maps.",
             show_default=False,
         ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, max=65_535, help="Port of 127.0.0.1.  [default: any that is free]"
-        ),
+        option("N", "Port of 127.0.0.1.  [default: any that is free]", min=1, max=65_535),
     ] = None,
-    opens: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
-    ] = True,
+    opens: Annotated[bool, flag("--open/--no-open", "Open the page in the browser.")] = True,
     export: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the page as files for any web host instead; DIR must not exist yet.",
-        ),
+        option("DIR", "Write the page as files for any web host instead; DIR must not exist yet."),
     ] = None,
 ) -> None:
     """Explore rotary position embeddings (RoPE) in the browser.

@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-import typer
-
 from ropewalk.cli.messages import errors, one_line, print_rows
-from ropewalk.cli.options import path_of
+from ropewalk.cli.options import argument, option, path_of
 
 
 def export(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="model.safetensors, or its folder.")
-    ],
+    model: Annotated[str, argument("MODEL", "model.safetensors, or its folder.")],
     target: Annotated[
         str | None,
-        typer.Argument(
-            metavar="OUT",
-            help="New folder; it must not exist yet.  [default: ctranslate2, next to the model]",
+        argument(
+            "OUT", "New folder; it must not exist yet.  [default: ctranslate2, next to the model]"
         ),
     ] = None,
     *,
-    to: Annotated[
-        str, typer.Option(metavar="ENGINE", help="The engine that will serve it: ctranslate2.")
-    ],
+    to: Annotated[str, option("ENGINE", "The engine that will serve it: ctranslate2.")],
 ) -> None:
     """Write a translation model for an engine that serves it.
 

@@ -8,11 +8,19 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.cli.messages import errors, one_line, print_blocks, print_rows
-from ropewalk.cli.options import PICTURES, TypePairing, dtype_of, leave_out, path_of, target_of
+from ropewalk.cli.options import (
+    PICTURES,
+    TypePairing,
+    argument,
+    dtype_of,
+    flag,
+    leave_out,
+    option,
+    path_of,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
@@ -23,78 +31,57 @@ if TYPE_CHECKING:
 
 def extend(
     config: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG", help="config.json, model folder, or name on the Hugging Face hub."
-        ),
+        str, argument("CONFIG", "config.json, model folder, or name on the Hugging Face hub.")
     ],
-    to: Annotated[int, typer.Option(metavar="N", min=2, help="The new context, in tokens.")],
+    to: Annotated[int, option("N", "The new context, in tokens.", min=2)],
     method: Annotated[
-        str,
-        typer.Option(
-            metavar="METHOD", help="all, linear, ntk, dynamic, yarn, llama3 or longrope."
-        ),
+        str, option("METHOD", "all, linear, ntk, dynamic, yarn, llama3 or longrope.")
     ] = "all",
     engine: Annotated[
         str,
-        typer.Option(
-            metavar="ENGINE",
-            help="transformers, vllm, sglang, llama.cpp, gguf, tensorrt-llm, onnxruntime-genai or "
-            "all.",
+        option(
+            "ENGINE",
+            "transformers, vllm, sglang, llama.cpp, gguf, tensorrt-llm, onnxruntime-genai or all.",
         ),
     ] = "transformers",
     original: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=2, help="Context in training, if config.json does not state it.",
-            show_default=False,
+        option(
+            "N", "Context in training, if config.json does not state it.", min=2, show_default=False
         ),
     ] = None,
     pairing: TypePairing = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Also measure the loss of this model on --text, under each rule: a folder with "
+        option(
+            "PATH",
+            "Also measure the loss of this model on --text, under each rule: a folder with "
             "config.json, tokenizer.json and safetensors.",
         ),
     ] = None,
     text: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="UTF-8 text for --model, of at least --to tokens."),
+        str | None, option("FILE", "UTF-8 text for --model, of at least --to tokens.")
     ] = None,
     passages: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="For --model: passages of the text.  [default: 16]"),
+        int | None, option("N", "For --model: passages of the text.  [default: 16]", min=1)
     ] = None,
     dtype: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="For --model: float32, bfloat16 or float16.  [default: float32]",
-        ),
+        str | None, option("NAME", "For --model: float32, bfloat16 or float16.  [default: float32]")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="For --model.  [default: auto]")
-    ] = None,
+    device: Annotated[str | None, option("DEVICE", "For --model.  [default: auto]")] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(
-            metavar="S", min=0, help="For --model: refuse what would take longer.  [default: 3600]"
-        ),
+        option("S", "For --model: refuse what would take longer.  [default: 3600]", min=0),
     ] = None,
     trust_remote_code: Annotated[
-        bool,
-        typer.Option("--trust-remote-code", help="For --model: execute the model code in PATH."),
+        bool, flag("--trust-remote-code", "For --model: execute the model code in PATH.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print one JSON document.")] = False,
     plot: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH", help=".png or .svg file for the wavelengths; for --model, the losses."
-        ),
+        option("PATH", ".png or .svg file for the wavelengths; for --model, the losses."),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Compare scaling rules for a longer context, for an engine.
 
     For each rule: how far wavelengths move, which pairs reach angles that training never reached,

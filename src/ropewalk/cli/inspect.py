@@ -5,31 +5,23 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
-
 from ropewalk.cli.messages import errors, print_blocks
-from ropewalk.cli.options import PICTURES, TypePairing, target_of
+from ropewalk.cli.options import PICTURES, TypePairing, argument, flag, option, target_of
 
 
 def inspect(
     config: Annotated[
         str,
-        typer.Argument(
-            metavar="CONFIG",
-            help="config.json, model folder, GGUF file, or name on the Hugging Face hub.",
+        argument(
+            "CONFIG", "config.json, model folder, GGUF file, or name on the Hugging Face hub."
         ),
     ],
-    other: Annotated[
-        str | None,
-        typer.Argument(metavar="CONFIG2", help="Second model: show what differs."),
-    ] = None,
+    other: Annotated[str | None, argument("CONFIG2", "Second model: show what differs.")] = None,
     pairing: TypePairing = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document, with every pair's wavelength.")
+        bool, flag("--json", "Print one JSON document, with every pair's wavelength.")
     ] = False,
-    plot: Annotated[
-        str | None, typer.Option(metavar="PATH", help=".png or .svg file for the wavelengths.")
-    ] = None,
+    plot: Annotated[str | None, option("PATH", ".png or .svg file for the wavelengths.")] = None,
 ) -> None:
     """Show the rotary embedding of a model, or how two models differ.
 

@@ -7,15 +7,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
-import typer
-
 from ropewalk.checks import shown
 from ropewalk.cli.messages import WIDTH, errors, print_rows, summary
-from ropewalk.cli.options import Imports, Preset, import_all
+from ropewalk.cli.options import Imports, Preset, import_all, option
 
-OneTask = Annotated[
-    str | None, typer.Option("--task", metavar="TASK", help="List only the fields of this task.")
-]
+OneTask = Annotated[str | None, option("TASK", "List only the fields of this task.")]
 
 
 def encodings(imports: Imports = None) -> None:

@@ -21,58 +21,64 @@ if TYPE_CHECKING:
 MOST_PATH_BYTES = 4_096  # the limit of Linux
 PICTURES = (".png", ".svg")
 
+
+def option(metavar: str, text: str, *names: str, **rules: Any) -> Any:
+    """Declare an option with a value; without names, it has that of its parameter."""
+    return typer.Option(*names, metavar=metavar, help=text, **rules)
+
+
+def flag(names: str, text: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(names, help=text)
+
+
+def argument(metavar: str, text: str, **rules: Any) -> Any:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=text, **rules)
+
+
 Preset = Annotated[
     str,
-    typer.Option(
-        metavar="PRESET",
-        help="default or quick; for translation, also multi30k-cpu, multi30k-base or annotated.",
+    option(
+        "PRESET",
+        "default or quick; for translation, also multi30k-cpu, multi30k-base or annotated.",
     ),
 ]
 TaskName = Annotated[
     str | None,
-    typer.Option(
-        "--task",
-        metavar="TASK",
-        help="Task to train and score; see ropewalk tasks.  [default: translation]",
-    ),
+    option("TASK", "Task to train and score; see ropewalk tasks.  [default: translation]"),
 ]
 Encodings = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "NAME,…",
+        "Encodings, with arguments in parentheses, as in sinusoidal,rotary(theta=1e6); see "
+        "ropewalk encodings.  [default: the preset's]",
         "--encodings",
         "--encoding",
-        metavar="NAME,…",
-        help="Encodings, with arguments in parentheses, as in sinusoidal,rotary(theta=1e6); see "
-        "ropewalk encodings.  [default: the preset's]",
     ),
 ]
 Seeds = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "N,…",
+        "Seeds of parameters, data order and dropout.  [default: the preset's]",
         "--seeds",
         "--seed",
-        metavar="N,…",
-        help="Seeds of parameters, data order and dropout.  [default: the preset's]",
     ),
 ]
 Attention = Annotated[
     str | None,
-    typer.Option(
-        metavar="KIND",
-        help="softmax, or linear attention: performer or elu.  [default: softmax]",
-    ),
+    option("KIND", "softmax, or linear attention: performer or elu.  [default: softmax]"),
 ]
 ConfigFile = Annotated[
-    str | None,
-    typer.Option(
-        "--config", metavar="PATH", help="YAML or JSON file of fields that override the preset's."
-    ),
+    str | None, option("PATH", "YAML or JSON file of fields that override the preset's.")
 ]
 Data = Annotated[
     str | None,
-    typer.Option(
-        metavar="DATA",
-        help="translation: phrases (built-in), multi30k, a folder (of train.de, train.en, …), two "
+    option(
+        "DATA",
+        "translation: phrases (built-in), multi30k, a folder (of train.de, train.en, …), two "
         "files as SOURCE,TARGET, one .csv or .tsv file, or a Hugging Face data set as "
         "hf:NAME:CONFIG@COMMIT; masked-lm and causal-lm: tales (built-in), your text files, a "
         "folder of text files, or hf:NAME:CONFIG@COMMIT.  "
@@ -81,80 +87,65 @@ Data = Annotated[
 ]
 Imports = Annotated[
     list[str] | None,
-    typer.Option(
-        "--import",
-        metavar="FILE.py|MODULE",
-        help="Python file or installed module that registers your own encodings; may be repeated. "
+    option(
+        "FILE.py|MODULE",
+        "Python file or installed module that registers your own encodings; may be repeated. "
         "Its code is executed: import only what you trust.",
+        "--import",
     ),
 ]
 Out = Annotated[
     str | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Output folder.  [default: runs/PRESET for translation, or runs/TASK-PRESET]",
-    ),
+    option("FOLDER", "Output folder.  [default: runs/PRESET for translation, or runs/TASK-PRESET]"),
 ]
 Sweep = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FIELD=VALUE,VALUE,…",
-        help="Values to try; each encoding keeps those that are best on validation data. May be "
+    option(
+        "FIELD=VALUE,VALUE,…",
+        "Values to try; each encoding keeps those that are best on validation data. May be "
         "repeated: all combinations are tried.",
     ),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Maximum number of models (an encoding has one per seed) trained or queued at once.  "
+    option(
+        "N",
+        "Maximum number of models (an encoding has one per seed) trained or queued at once.  "
         "[default: one per core; 1 on a GPU; 1000 with slurm or ray]",
+        min=1,
     ),
 ]
 LauncherName = Annotated[
     str,
-    typer.Option(
-        "--launcher",
-        metavar="NAME",
-        help="Where models are trained: local (this machine), slurm or ray. A run can be continued "
+    option(
+        "NAME",
+        "Where models are trained: local (this machine), slurm or ray. A run can be continued "
         "with another launcher.",
     ),
 ]
 LauncherArgs = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME=VALUE,…",
-        help="Arguments of the launcher, such as partition=gpu,gpus=1 for slurm, or gpus=0.5 for "
-        "ray.",
+    option(
+        "NAME=VALUE,…",
+        "Arguments of the launcher, such as partition=gpu,gpus=1 for slurm, or gpus=0.5 for ray.",
     ),
 ]
 Against = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="Test every encoding against encoding NAME too; by default, only against the first "
+    option(
+        "NAME",
+        "Test every encoding against encoding NAME too; by default, only against the first "
         "encoding. May be repeated.",
     ),
 ]
-Note = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Remark that is saved with the results.")
-]
-Device = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, …")]
+Note = Annotated[str | None, option("TEXT", "Remark that is saved with the results.")]
+Device = Annotated[str, option("DEVICE", "auto, cpu, cuda, …")]
 Settings = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="FIELD=VALUE",
-        help="Fields of the config, as in width=256; see ropewalk fields.",
-    ),
+    argument("FIELD=VALUE", "Fields of the config, as in width=256; see ropewalk fields."),
 ]
 TypePairing = Annotated[
-    str | None,
-    typer.Option(
-        "--pairing",
-        metavar="PAIRING",
-        help="half or interleaved, for a model type that is not known.",
-    ),
+    str | None, option("PAIRING", "half or interleaved, for a model type that is not known.")
 ]
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ropewalk.cli.messages import errors, print_rows
+from ropewalk.cli.options import argument
 
 
-def status(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-) -> None:
+def status(run: Annotated[Path, argument("RUN", "Folder of a run.")]) -> None:
     """List the cells of a run: state, place, step and time left.
 
     It reads the run's folder only, so it works on any machine that shares the folder, and without
@@ -27,9 +24,7 @@ def status(
 
 
 def runs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder that contains runs.")
-    ] = Path("runs"),
+    folder: Annotated[Path, argument("FOLDER", "Folder that contains runs.")] = Path("runs"),
 ) -> None:
     """List the runs in a folder with their scores and states."""
     with errors():

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ropewalk.cli import options
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
 
 OneEncoding = Annotated[
     str | None,
-    typer.Option(
+    options.option(
+        "NAME",
+        "One encoding, such as rotary(theta=1e6); see ropewalk encodings.  [default: rotary]",
         "--encodings",
         "--encoding",
-        metavar="NAME",
-        help="One encoding, such as rotary(theta=1e6); see ropewalk encodings.  [default: rotary]",
     ),
 ]
 OneSeed = Annotated[
     str | None,
-    typer.Option(
-        "--seeds",
-        "--seed",
-        metavar="N",
-        help="Seed of parameters, data order and dropout.  [default: 1]",
+    options.option(
+        "N", "Seed of parameters, data order and dropout.  [default: 1]", "--seeds", "--seed"
     ),
 ]
 

@@ -5,35 +5,27 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ropewalk.cli.messages import errors
-from ropewalk.cli.options import Device, Imports, import_all, path_of
+from ropewalk.cli.options import Device, Imports, argument, import_all, option, path_of
 
 if TYPE_CHECKING:
     from ropewalk.lab.decoding.translator import Translator
 
 
 def translate(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="model.safetensors, or its folder.")
-    ],
+    model: Annotated[str, argument("MODEL", "model.safetensors, or its folder.")],
     file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE", help="Text, one sentence per line.  [default: standard input]"
-        ),
+        str | None, argument("FILE", "Text, one sentence per line.  [default: standard input]")
     ] = None,
     beam: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Beam width; 1 is greedy.  [default: the model's]"),
+        int | None, option("N", "Beam width; 1 is greedy.  [default: the model's]", min=1)
     ] = None,
     length_penalty: Annotated[
         float | None,
-        typer.Option(
-            metavar="X",
+        option(
+            "X",
+            "Exponent of the length that beam scores are divided by.  [default: the model's]",
             min=0,
-            help="Exponent of the length that beam scores are divided by.  [default: the model's]",
         ),
     ] = None,
     device: Device = "auto",

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ropewalk.cli.compare import run_and_print
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
-from ropewalk.cli.options import Against, Imports, Jobs, Note, import_all, names_of, path_of
+from ropewalk.cli.options import (
+    Against,
+    Imports,
+    Jobs,
+    Note,
+    argument,
+    import_all,
+    names_of,
+    path_of,
+)
 
 
 def tune(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[str, argument("RUN", "Folder of a finished run.")],
     sweep: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FIELD=VALUE,VALUE",
-            help="Values to try; fields are beam, length_penalty, select and average.",
+        argument(
+            "FIELD=VALUE,VALUE",
+            "Values to try; fields are beam, length_penalty, select and average.",
         ),
     ],
     jobs: Jobs = None,

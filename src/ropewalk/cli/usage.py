@@ -8,17 +8,18 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ropewalk.checks import shown
 from ropewalk.cli.messages import errors, print_blocks
 from ropewalk.cli.options import (
     PICTURES,
     Device,
     Imports,
+    argument,
     dtype_of,
+    flag,
     import_all,
     leave_out,
+    option,
     path_of,
     target_of,
 )
@@ -34,48 +35,40 @@ MOST_TOKENS = 1_000_000
 def usage(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="Folder of a transformers model with tokenizer.json, or a run folder of ropewalk "
+        argument(
+            "MODEL",
+            "Folder of a transformers model with tokenizer.json, or a run folder of ropewalk "
             "compare or train.",
         ),
     ],
-    text: Annotated[str, typer.Option(metavar="FILE", help="UTF-8 text that the model reads.")],
+    text: Annotated[str, option("FILE", "UTF-8 text that the model reads.")],
     encoding: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Encoding, if a run has several.", show_default=False),
+        str | None, option("NAME", "Encoding, if a run has several.", show_default=False)
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Seed, if a run has several.")
-    ] = None,
+    seed: Annotated[int | None, option("N", "Seed, if a run has several.", min=0)] = None,
     tokens: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=MOST_TOKENS, help="Maximum number of tokens of the text."
-        ),
+        int, option("N", "Maximum number of tokens of the text.", min=1, max=MOST_TOKENS)
     ] = TOKENS,
     window: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        option(
+            "N",
+            f"Tokens that the model reads at a time.  [default: {WINDOW}; for a run, the "
+            "trained length]",
             min=1,
             max=MOST_TOKENS,
-            help=f"Tokens that the model reads at a time.  [default: {WINDOW}; for a run, the "
-            "trained length]",
         ),
     ] = None,
     dtype: Annotated[
-        str, typer.Option(metavar="NAME", help="float32, bfloat16 or float16; not for a run.")
+        str, option("NAME", "float32, bfloat16 or float16; not for a run.")
     ] = "float32",
     device: Device = "auto",
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Execute the model code in MODEL.")
+        bool, flag("--trust-remote-code", "Execute the model code in MODEL.")
     ] = False,
     imports: Imports = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    plot: Annotated[
-        str | None, typer.Option(metavar="PATH", help=".png or .svg file for the heat map.")
-    ] = None,
+    as_json: Annotated[bool, flag("--json", "Print one JSON document.")] = False,
+    plot: Annotated[str | None, option("PATH", ".png or .svg file for the heat map.")] = None,
 ) -> None:
     """Show which rotary frequencies a model's heads use.
 

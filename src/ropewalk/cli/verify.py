@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.cli.messages import errors, print_rows
-from ropewalk.cli.options import leave_out, path_of
+from ropewalk.cli.options import argument, flag, leave_out, option, path_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.verify import Report
@@ -24,9 +24,9 @@ MARKS = {"right": "ok", "fault": "FAULT", "remark": "note", "not tested": "-"}
 def verify(
     target: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[MODULE:FUNCTION]",
-            help="Function that rotates q, or q and k, or returns cos and sin; or a class that can "
+        argument(
+            "[MODULE:FUNCTION]",
+            "Function that rotates q, or q and k, or returns cos and sin; or a class that can "
             "be constructed without arguments. The module is found from the current folder, and "
             "its code is executed: name only what you trust.",
             show_default=False,
@@ -34,64 +34,57 @@ def verify(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Verify a transformers model instead: the queries and keys that attention gets in "
+        option(
+            "FOLDER",
+            "Verify a transformers model instead: the queries and keys that attention gets in "
             "each layer. The folder has config.json and safetensors.",
         ),
     ] = None,
     meta: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--meta",
-            help="Build the model on the meta device and allocate it by to_empty, as serving "
+            "Build the model on the meta device and allocate it by to_empty, as serving "
             "engines do: buffers that are not in the checkpoint stay unset.",
         ),
     ] = False,
     trust_remote_code: Annotated[
-        bool,
-        typer.Option("--trust-remote-code", help="Execute the model code in FOLDER."),
+        bool, flag("--trust-remote-code", "Execute the model code in FOLDER.")
     ] = False,
     like: Annotated[
         str | None,
-        typer.Option(
-            metavar="CONFIG",
-            help="config.json, or its folder, that describes the right rotation. Without it, any "
+        option(
+            "CONFIG",
+            "config.json, or its folder, that describes the right rotation. Without it, any "
             "consistent rotation passes; pairing, theta and amplitude are reported, not checked.",
         ),
     ] = None,
     layer: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, help="Layer of CONFIG, from 0.  [default: the first with rope]"
-        ),
+        int | None, option("N", "Layer of CONFIG, from 0.  [default: the first with rope]", min=0)
     ] = None,
     length: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Length of the complete sequence, if the scaling rule of CONFIG depends on it. "
+        option(
+            "N",
+            "Length of the complete sequence, if the scaling rule of CONFIG depends on it. "
             "With --model: the number of positions to test, at least 64.",
+            min=1,
         ),
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option(
-            metavar="ROLE,…",
-            help="Roles of the arguments, if their names do not say them: x, q, k, v, positions, "
+        option(
+            "ROLE,…",
+            "Roles of the arguments, if their names do not say them: x, q, k, v, positions, "
             "offset, cos, sin, freqs_cis, freqs (angles).",
         ),
     ] = None,
     axes: Annotated[
         str | None,
-        typer.Option(
-            metavar="ORDER",
-            help="bhsd or bshd: the order of batch, heads, sequence and dimensions.",
-        ),
+        option("ORDER", "bhsd or bshd: the order of batch, heads, sequence and dimensions."),
     ] = None,
-    head_dim: Annotated[int | None, typer.Option(metavar="N", min=2, help="Size of heads.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    head_dim: Annotated[int | None, option("N", "Size of heads.", min=2)] = None,
+    as_json: Annotated[bool, flag("--json", "Print JSON.")] = False,
 ) -> None:
     """Find out what a rotation really does, and name its faults.
 
