@@ -22,7 +22,7 @@ from cost_steps import LAYERS, SHAPE, Worker
 from ropewalk.bench.clock import in_turn
 from ropewalk.encodings import split_names
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import Scheme, blank, calm, names_beside, style, title, width_of
+from ropewalk.figures.drawing import Scheme, style, width_of
 from ropewalk.figures.plot_data import short
 from ropewalk.files import readable_json, write_bytes
 from ropewalk.machine import cores
@@ -120,7 +120,7 @@ def drawn(results: dict[str, Any]) -> Picture:
     names = [row["name"] for row in results["rows"]]
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.2 + width_of(names), 4.6)
+        figure = scheme.blank(7.2 + width_of(names), 4.6)
         panels = figure.subplots(1, len(WORKS), sharey=True)
         for axes, (work, lines) in zip(panels, times.items(), strict=True):
             for place, (name, points) in enumerate(lines.items()):
@@ -133,10 +133,10 @@ def drawn(results: dict[str, Any]) -> Picture:
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
             axes.set_xlabel("tokens")
-            title(axes, scheme, WORKS[work])
-            calm(axes, scheme)
+            scheme.title(axes, WORKS[work])
+            scheme.calm(axes)
         panels[0].set_ylabel("time, as a multiple of no encoding")
-        names_beside(figure, panels, scheme)
+        scheme.names_beside(figure, panels)
         return figure
 
     told = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from common import table
 
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import Scheme, blank, calm, names_beside, note, style, title
+from ropewalk.figures.drawing import Scheme, style
 from ropewalk.figures.plot_data import short
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def drawn(curves: dict[str, list[list[float]]], claim: float) -> Picture:
     """Return the error against the position, both logarithmic, and a claim."""
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.2, 3.8)
+        figure = scheme.blank(7.2, 3.8)
         axes = figure.subplots()
         for place, (name, points) in enumerate(curves.items()):
             look = style(place)
@@ -75,12 +75,12 @@ def drawn(curves: dict[str, list[list[float]]], claim: float) -> Picture:
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.axhline(claim, color=scheme.ink, linewidth=0.8, linestyle="--")
-        note(axes, scheme, "claimed", xy=(15, claim * 1.2))
+        scheme.note(axes, "claimed", xy=(15, claim * 1.2))
         axes.set_xlabel("position")
         axes.set_ylabel("worst error of cos and sin")
-        title(axes, scheme, "")
-        names_beside(figure, [axes], scheme)
-        calm(axes, scheme)
+        scheme.title(axes, "")
+        scheme.names_beside(figure, [axes])
+        scheme.calm(axes)
         return figure
 
     told = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import Scheme, blank, calm, note, plain, style, title
+from ropewalk.figures.drawing import Scheme, plain, style
 from ropewalk.figures.plot_data import short
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ def drawn(exactness: dict[str, Any], libraries: dict[str, Any]) -> Picture:
     times = _times(libraries["tables"])
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 10.5, 3.6)
+        figure = scheme.blank(10.5, 3.6)
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
         _draw_errors(left, scheme, errors)
         _draw_times(right, scheme, times)
-        calm(left, scheme)
-        calm(right, scheme)
+        scheme.calm(left)
+        scheme.calm(right)
         right.grid(visible=False, axis="y")
         return figure
 
@@ -69,7 +69,7 @@ def _draw_errors(axes: Axes, scheme: Scheme, errors: dict[str, list[list[float]]
     axes.set_xscale("log", base=10)
     axes.set_yscale("log")
     axes.set_ylim(top=200)
-    title(axes, scheme, "worst error of cos and sin (theta 10,000)")
+    scheme.title(axes, "worst error of cos and sin (theta 10,000)")
     axes.set_xlabel("position")
     look = {"frameon": False, "fontsize": 8.5, "labelcolor": scheme.ink}
     axes.legend(ncols=2, loc="upper left", **look)
@@ -84,8 +84,8 @@ def _draw_times(axes: Axes, scheme: Scheme, times: dict[str, dict[str, float]]) 
             value = each.get(dtype)
             axes.barh(at, value or 0, height=0.36, color=color, alpha=alpha)
             text = "not timed:" if value is None else f"{value:.1f}"
-            note(
-                axes, scheme, f"{text}  {dtype}", xy=(value or 0, at), xytext=(4, 0),
+            scheme.note(
+                axes, f"{text}  {dtype}", xy=(value or 0, at), xytext=(4, 0),
                 textcoords="offset points", va="center",
             )  # fmt: skip
     axes.axvline(1, color=scheme.ink, linewidth=1)
@@ -93,5 +93,5 @@ def _draw_times(axes: Axes, scheme: Scheme, times: dict[str, dict[str, float]]) 
     axes.set_ylim(len(times) - 0.4, -0.6)
     largest = max(value for each in times.values() for value in each.values())
     axes.set_xlim(0, largest * 1.25)  # room for the label of the longest bar
-    title(axes, scheme, "time to rotate q and k of a prefill on a CPU")
+    scheme.title(axes, "time to rotate q and k of a prefill on a CPU")
     axes.set_xlabel("multiples of the time to copy them (line: 1)")

@@ -8,17 +8,7 @@ import torch
 from common import Facts
 
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import (
-    Scheme,
-    blank,
-    calm,
-    heat_map,
-    names_beside,
-    scale,
-    style,
-    title,
-    width_of,
-)
+from ropewalk.figures.drawing import Scheme, style, width_of
 from ropewalk.figures.plot_data import short
 
 if TYPE_CHECKING:
@@ -46,13 +36,13 @@ def norms_picture(results: Facts) -> Picture:
     heads = {name: len(layers[0]["q"]) for name, layers in ropes.items()}
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 1.2 + 1.8 * len(ropes), 4.6)
+        figure = scheme.blank(1.2 + 1.8 * len(ropes), 4.6)
         panels = figure.subplots(2, len(ropes), squeeze=False)
         for place, (name, parts) in enumerate(shares.items()):
             for axes, (part, share) in zip(panels[:, place], parts.items(), strict=True):
-                image = heat_map(axes, scheme, share.tolist(), most, signed=False)
+                image = scheme.heat_map(axes, share.tolist(), most, signed=False)
                 long = name.replace(",", ",\n").replace("(", "(\n" if len(name) > 24 else "(")
-                title(axes, scheme, f"{long}\n{part}" if part == "q" else part)
+                scheme.title(axes, f"{long}\n{part}" if part == "q" else part)
                 for start in range(heads[name], len(share), heads[name]):
                     axes.axhline(start - 0.5, color=scheme.ink, linewidth=0.6)
                 layers = range(len(share) // heads[name])
@@ -61,7 +51,7 @@ def norms_picture(results: Facts) -> Picture:
         panels[-1, 0].set_xlabel("pair")
         for axes in panels[:, 0]:
             axes.set_ylabel("layer")
-        scale(figure, panels, scheme, image, "share of the head's norm")
+        scheme.scale(figure, panels, image, "share of the head's norm")
         return figure
 
     largest = {
@@ -96,7 +86,7 @@ def scores_picture(results: Facts) -> Picture:
     }
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 2.9 * len(layers) + width_of(curves), 3.2)
+        figure = scheme.blank(2.9 * len(layers) + width_of(curves), 3.2)
         panels = figure.subplots(1, len(layers), squeeze=False)[0]
         for layer, axes in enumerate(panels):
             for place, (name, held) in enumerate(curves.items()):
@@ -105,11 +95,11 @@ def scores_picture(results: Facts) -> Picture:
                     held[layer], look.line, color=look.color, marker=look.marker, markevery=8,
                     markersize=4, linewidth=1, label=name,
                 )  # fmt: skip
-            title(axes, scheme, f"layer {layer + 1}")
+            scheme.title(axes, f"layer {layer + 1}")
             axes.set_xlabel("distance in tokens")
-            calm(axes, scheme)
+            scheme.calm(axes)
         panels[0].set_ylabel("mean score, less its own mean")
-        names_beside(figure, panels, scheme)
+        scheme.names_beside(figure, panels)
         return figure
 
     told = [

@@ -11,22 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
-from ropewalk.figures.drawing import (
-    COLORS,
-    LETTER,
-    ROOM,
-    Scheme,
-    blank,
-    dress,
-    heat_map,
-    line,
-    note,
-    panels_in_rows,
-    plain,
-    scale,
-    style,
-    title,
-)
+from ropewalk.figures.drawing import COLORS, LETTER, ROOM, Scheme, line, plain, style
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     Matrix,
@@ -84,13 +69,13 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
         columns = min(len(found), max(1, int(_MOST_WIDTH / width)))
         lines = max(text.count("\n") for text in titles.values())
         tall = layers * side + 0.55 + 0.15 * lines
-        figure, panels = panels_in_rows(scheme, len(found), columns, width * columns + 0.7, tall)
+        figure, panels = scheme.panels_in_rows(len(found), columns, width * columns + 0.7, tall)
         for place, (axes, (name, stack)) in enumerate(zip(panels, found.items(), strict=True)):
-            image = heat_map(axes, scheme, _block(stack), 1.0, signed=False, root=True)
+            image = scheme.heat_map(axes, _block(stack), 1.0, signed=False, root=True)
             image.set_cmap(image.cmap.with_extremes(bad=scheme.faint))  # the lines between maps
-            title(axes, scheme, titles[name])
+            scheme.title(axes, titles[name])
             _name_maps(axes, stack, first=place % columns == 0)
-        bar = scale(figure, figure.axes, scheme, image, "weight")
+        bar = scheme.scale(figure, figure.axes, image, "weight")
         bar.set_ticks([0, 0.01, 0.1, 0.25, 0.5, 1], labels=["0", "0.01", "0.1", "0.25", "0.5", "1"])
         return figure
 
@@ -208,7 +193,7 @@ def score_by_distance(
         scores |= rows
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.0, 3.8)
+        figure = scheme.blank(7.0, 3.8)
         axes = figure.subplots()
         looks = [(COLORS[1], "-", 0.9), (COLORS[0], "-", 2.0), (COLORS[2], "--", 1.6)]
         others = (style(place) for place in range(len(looks), len(scores)))
@@ -216,7 +201,7 @@ def score_by_distance(
         for (color, dashes, wide), (name, ys) in zip(looks, scores.items(), strict=False):
             axes.plot(away, ys, dashes, color=color, linewidth=wide, label=plain(name))
         unit = "score, share of that at distance 0" if q is None else "score"
-        dress(axes, scheme, "distance in positions", unit, names=ROOM)
+        scheme.dress(axes, "distance in positions", unit, names=ROOM)
         return figure
 
     told = [
@@ -271,13 +256,13 @@ def moved_together(
     found = named_rows("scores", scores, "starts", places)
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.4, 1.5 + 0.2 * len(places))
+        figure = scheme.blank(7.4, 1.5 + 0.2 * len(places))
         left, right = figure.subplots(1, 2, width_ratios=(3, 2), sharey=True)
         _sentences(left, scheme, places, gap, words)
         rows: Row = [*range(len(places))]
         for place, (name, held) in enumerate(found.items()):
             line(right, place, held, rows, name, width=1.2)
-        dress(right, scheme, "score of the two words", "", names=46)
+        scheme.dress(right, "score of the two words", "", names=46)
         low, high = (end(s for held in found.values() for s in held) for end in (min, max))
         # Wide enough that errors of rounding do not look like a change.
         room = max(0.12 * (high - low), 0.1 * max(abs(low), abs(high)), 1e-6)
@@ -316,11 +301,11 @@ def _sentences(axes: Axes, scheme: Scheme, places: Row, gap: int, words: Sequenc
     axes.plot(places, rows, "s", color=COLORS[1], markersize=6)
     axes.plot([place + gap for place in places], rows, "o", color=COLORS[0], markersize=6)
     for word, x, side in ((words[0], places[0], "right"), (words[1], places[0] + gap, "left")):
-        note(
-            axes, scheme, word, xy=(x, 0), xytext=(-1 if side == "right" else 1, 7), ha=side,
+        scheme.note(
+            axes, word, xy=(x, 0), xytext=(-1 if side == "right" else 1, 7), ha=side,
             textcoords="offset points",
         )  # fmt: skip
-    dress(axes, scheme, "position in the sentence", "")
+    scheme.dress(axes, "position in the sentence", "")
     axes.set_ylim(len(places) - 0.4, -1.2)
     axes.margins(x=0.12)
 

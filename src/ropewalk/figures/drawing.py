@@ -23,9 +23,16 @@ COLORS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
 
 
+ROOM = 88  # characters of names in a line of a legend above a wide panel
+LETTER = 0.07  # inches, of a name's letter in a legend, at a tick or in a title
+
+
 @dataclass(frozen=True)
 class Scheme:
-    """Colors around the data: the page, words and axes, and what is less prominent."""
+    """Colors around the data: the page, words and axes, and what is less prominent.
+
+    Its methods draw in these colors what all pictures share.
+    """
 
     page: str
     ink: str  # words and axes: at least 4.5 : 1 on the page (WCAG 2.2, 1.4.3)
@@ -35,6 +42,121 @@ class Scheme:
     wash: str  # the background of menus
     above: str  # ends of shades, for numbers above 0 and below: at least 4.5 : 1
     below: str
+
+    def blank(self, width: float, height: float) -> Figure:
+        """Return an empty figure of this size in inches, on the scheme's page.
+
+        It is drawn without pyplot and its global state. Raises ImportError without matplotlib.
+        """
+        numpy()  # names the extra if matplotlib is missing
+        from matplotlib.figure import Figure
+
+        return Figure(figsize=(width, height), layout="constrained", facecolor=self.page)
+
+    def panels_in_rows(
+        self, count: int, columns: int, width: float, height: float, room: float = 0.0, **more: Any
+    ) -> tuple[Figure, list[Axes]]:
+        """Return a figure and its panels in rows of this height, with some room around them all."""
+        rows = -(-count // columns)
+        figure = self.blank(width, height * rows + room)
+        panels = figure.subplots(rows, columns, squeeze=False, **more).flatten()
+        for axes in panels[count:]:
+            axes.axis("off")
+        return figure, list(panels[:count])
+
+    def calm(self, axes: Axes) -> None:
+        """Make axes less prominent than the data."""
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(self.ink)
+        self._label(axes)
+        axes.grid(color=self.faint, linewidth=0.6)
+        axes.set_axisbelow(True)
+
+    def dress(self, axes: Axes, x: str, y: str, heading: str = "", names: int = 0) -> None:
+        """Name a panel and its axes and make them calm; with room for `names`, name its lines."""
+        self.title(axes, heading)
+        axes.set_xlabel(plain(x))
+        axes.set_ylabel(plain(y))
+        if names:
+            self.legend(axes, names)
+        self.calm(axes)
+
+    def title(self, axes: Axes, text: str, pad: float = 6) -> None:
+        """Write a panel's title above its left end, `pad` points away; give it the page's color."""
+        axes.set_facecolor(self.page)
+        axes.set_title(plain(text), loc="left", fontsize=9, color=self.ink, pad=pad)
+
+    def note(self, axes: Axes, text: str, **place: Any) -> None:
+        """Write words at a place in the panel."""
+        axes.annotate(plain(text), fontsize=8, color=self.ink, **place)
+
+    def legend(self, axes: Axes, room: int) -> None:
+        """Name the lines of a panel above it, in as many columns as `room` characters allow."""
+        names = axes.get_legend_handles_labels()[1]
+        columns = max(1, min(len(names), room // (max(map(len, names)) + 6)))
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **self.legend_look())
+
+    def legend_look(self) -> dict[str, Any]:
+        """Return how matplotlib draws a legend."""
+        return {"frameon": False, "fontsize": 8, "labelcolor": self.ink}
+
+    def names_beside(self, figure: Figure, panels: Sequence[Axes]) -> None:
+        """Name the lines of panels once, below each other at the right, each in its first panel."""
+        lines: dict[str, Any] = {}
+        for axes in panels:
+            for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
+                lines.setdefault(name, line)
+        look = self.legend_look() | {"handlelength": 3.2}  # a full period of the longest dashes
+        figure.legend(lines.values(), lines.keys(), loc="outside right upper", **look)
+
+    def heat_map(
+        self,
+        axes: Axes,
+        numbers: Table,
+        most: float,
+        *,
+        signed: bool = True,
+        root: bool = False,
+        extent: tuple[float, float, float, float] | None = None,
+    ) -> Any:
+        """Draw numbers as shades: orange below 0, the page's color at 0, blue above.
+
+        Without `signed`, shades go from the page's color to blue, and with `root` in proportion to
+        the square root. nan is drawn gray.
+        """
+        from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
+
+        colors = [*([self.below] if signed else []), self.page, self.above]
+        shades = LinearSegmentedColormap.from_list("shades", colors).with_extremes(bad=self.quiet)
+        axes.set_facecolor(self.page)
+        low = -most if signed else 0
+        image = axes.imshow(
+            numbers,
+            cmap=shades,
+            norm=PowerNorm(0.5, low, most) if root else Normalize(low, most),
+            aspect="auto",
+            interpolation="none",  # one pixel for each number, in SVG too
+            extent=extent,
+        )
+        axes.spines[:].set_color(self.faint)
+        self._label(axes)
+        return image
+
+    def scale(
+        self, figure: Figure, axes: Any, image: Any, unit: str, *, below: bool = False
+    ) -> Any:
+        """Draw what the shades of a map mean, to the right of the panels `axes` or below them."""
+        place = {"location": "bottom", "pad": 0.02} if below else {"fraction": 0.06, "pad": 0.02}
+        bar = figure.colorbar(image, ax=axes, **place)
+        bar.ax.tick_params(colors=self.ink, labelsize=8)
+        bar.set_label(unit, color=self.ink, fontsize=9)
+        bar.outline.set_edgecolor(self.faint)
+        return bar
+
+    def _label(self, axes: Axes) -> None:
+        axes.tick_params(which="both", colors=self.ink, labelsize=8)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.label.set(size=9, color=self.ink)
 
 
 LIGHT = Scheme(
@@ -104,148 +226,11 @@ def line(
     )  # fmt: skip
 
 
-ROOM = 88  # characters of names in a line of a legend above a wide panel
-LETTER = 0.07  # inches, of a name's letter in a legend, at a tick or in a title
-
-
-def blank(scheme: Scheme, width: float, height: float) -> Figure:
-    """Return an empty figure of this size in inches, on the scheme's page.
-
-    It is drawn without pyplot and its global state. Raises ImportError without matplotlib.
-    """
-    numpy()  # names the extra if matplotlib is missing
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained", facecolor=scheme.page)
-
-
-def panels_in_rows(
-    scheme: Scheme,
-    count: int,
-    columns: int,
-    width: float,
-    height: float,
-    room: float = 0.0,
-    **more: Any,
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its panels in rows of this height, with some room around them all."""
-    rows = -(-count // columns)
-    figure = blank(scheme, width, height * rows + room)
-    panels = figure.subplots(rows, columns, squeeze=False, **more).flatten()
-    for axes in panels[count:]:
-        axes.axis("off")
-    return figure, list(panels[:count])
-
-
-def calm(axes: Axes, scheme: Scheme) -> None:
-    """Make axes less prominent than the data."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(scheme.ink)
-    _label(axes, scheme)
-    axes.grid(color=scheme.faint, linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
-def dress(axes: Axes, scheme: Scheme, x: str, y: str, heading: str = "", names: int = 0) -> None:
-    """Name a panel and its axes and make them calm; with room for `names`, name its lines too."""
-    title(axes, scheme, heading)
-    axes.set_xlabel(plain(x))
-    axes.set_ylabel(plain(y))
-    if names:
-        legend(axes, scheme, names)
-    calm(axes, scheme)
-
-
 def plain(text: str) -> str:
     """Return words so that matplotlib writes them as they are: no formulas, no hidden names."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-def title(axes: Axes, scheme: Scheme, text: str, pad: float = 6) -> None:
-    """Write a panel's title above its left end, `pad` points away; give it the page's color."""
-    axes.set_facecolor(scheme.page)
-    axes.set_title(plain(text), loc="left", fontsize=9, color=scheme.ink, pad=pad)
-
-
-def note(axes: Axes, scheme: Scheme, text: str, **place: Any) -> None:
-    """Write words at a place in the panel."""
-    axes.annotate(plain(text), fontsize=8, color=scheme.ink, **place)
-
-
-def legend(axes: Axes, scheme: Scheme, room: int) -> None:
-    """Name the lines of a panel above it, in as many columns as `room` characters allow."""
-    names = axes.get_legend_handles_labels()[1]
-    columns = max(1, min(len(names), room // (max(map(len, names)) + 6)))
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **legend_look(scheme))
-
-
-def legend_look(scheme: Scheme) -> dict[str, Any]:
-    """Return how matplotlib draws a legend."""
-    return {"frameon": False, "fontsize": 8, "labelcolor": scheme.ink}
-
-
-def names_beside(figure: Figure, panels: Sequence[Axes], scheme: Scheme) -> None:
-    """Name the lines of panels once, below each other at the right, each in its first panel."""
-    lines: dict[str, Any] = {}
-    for axes in panels:
-        for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            lines.setdefault(name, line)
-    look = legend_look(scheme) | {"handlelength": 3.2}  # a full period of the longest dashes
-    figure.legend(lines.values(), lines.keys(), loc="outside right upper", **look)
-
-
 def width_of(names: Iterable[str]) -> float:
     """Return how wide a column of these names is, in inches, with what is next to each."""
     return 0.6 + LETTER * max(map(len, names), default=0)
-
-
-def heat_map(
-    axes: Axes,
-    scheme: Scheme,
-    numbers: Table,
-    most: float,
-    *,
-    signed: bool = True,
-    root: bool = False,
-    extent: tuple[float, float, float, float] | None = None,
-) -> Any:
-    """Draw numbers as shades: orange below 0, the page's color at 0, blue above.
-
-    Without `signed`, shades go from the page's color to blue, and with `root` in proportion to the
-    square root. nan is drawn gray.
-    """
-    from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
-
-    colors = [*([scheme.below] if signed else []), scheme.page, scheme.above]
-    shades = LinearSegmentedColormap.from_list("shades", colors).with_extremes(bad=scheme.quiet)
-    axes.set_facecolor(scheme.page)
-    low = -most if signed else 0
-    image = axes.imshow(
-        numbers,
-        cmap=shades,
-        norm=PowerNorm(0.5, low, most) if root else Normalize(low, most),
-        aspect="auto",
-        interpolation="none",  # one pixel for each number, in SVG too
-        extent=extent,
-    )
-    axes.spines[:].set_color(scheme.faint)
-    _label(axes, scheme)
-    return image
-
-
-def scale(
-    figure: Figure, axes: Any, scheme: Scheme, image: Any, unit: str, *, below: bool = False
-) -> Any:
-    """Draw what the shades of a map mean, to the right of the panels `axes` or below them."""
-    place = {"location": "bottom", "pad": 0.02} if below else {"fraction": 0.06, "pad": 0.02}
-    bar = figure.colorbar(image, ax=axes, **place)
-    bar.ax.tick_params(colors=scheme.ink, labelsize=8)
-    bar.set_label(unit, color=scheme.ink, fontsize=9)
-    bar.outline.set_edgecolor(scheme.faint)
-    return bar
-
-
-def _label(axes: Axes, scheme: Scheme) -> None:
-    axes.tick_params(which="both", colors=scheme.ink, labelsize=8)
-    axes.xaxis.label.set(size=9, color=scheme.ink)
-    axes.yaxis.label.set(size=9, color=scheme.ink)

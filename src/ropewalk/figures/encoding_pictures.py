@@ -6,16 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ropewalk.figures.drawing import (
-    Scheme,
-    calm,
-    heat_map,
-    legend_look,
-    panels_in_rows,
-    scale,
-    style,
-    title,
-)
+from ropewalk.figures.drawing import Scheme, style
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     MOST_SHADES,
@@ -70,11 +61,11 @@ def position_vectors(vectors: Mapping[str, Matrix]) -> Picture:
         for axes, (name, rows) in zip(panels, found.items(), strict=True):
             low, high = ends[name]
             most = max(-low, high) or 1.0
-            image = heat_map(axes, scheme, rows, most, signed=low < 0)
-            title(axes, scheme, name)
+            image = scheme.heat_map(axes, rows, most, signed=low < 0)
+            scheme.title(axes, name)
             axes.set_xlabel("column")
             axes.set_ylabel("position")
-            bar = scale(figure, axes, scheme, image, "value", below=True)
+            bar = scheme.scale(figure, axes, image, "value", below=True)
             bar.set_ticks([-most, 0, most] if low < 0 else [0, most / 2, most])
             bar.ax.set_xticklabels([short(tick) for tick in bar.get_ticks()])
         return figure
@@ -121,11 +112,11 @@ def position_similarity(vectors: Mapping[str, Matrix]) -> Picture:
     def draw(scheme: Scheme) -> Figure:
         figure, panels = _panels(scheme, len(similarity), 2.2, 2.4, more=1.0)
         for axes, (name, rows) in zip(panels, similarity.items(), strict=True):
-            image = heat_map(axes, scheme, rows, 1.0)
-            title(axes, scheme, name)
+            image = scheme.heat_map(axes, rows, 1.0)
+            scheme.title(axes, name)
             axes.set_xlabel("position")
             axes.set_ylabel("position")
-        scale(figure, panels, scheme, image, "cosine similarity")
+        scheme.scale(figure, panels, image, "cosine similarity")
         return figure
 
     told = []
@@ -166,15 +157,15 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
     def draw(scheme: Scheme) -> Figure:
         columns = min(2, len(found))
         width = 3.6 * columns
-        figure, panels = panels_in_rows(scheme, len(found), columns, width, 2.2, 0.4, sharex=True)
+        figure, panels = scheme.panels_in_rows(len(found), columns, width, 2.2, 0.4, sharex=True)
         for axes, (name, heads) in zip(panels, found.items(), strict=True):
             few = len(heads) <= _MOST_NAMED
             for head, numbers in enumerate(heads):
                 look = style(head if few else 0)
                 label = f"head {head}"
                 axes.plot(away, numbers, look.line, color=look.color, linewidth=1.4, label=label)
-            title(axes, scheme, name if few else f"{name}, {len(heads)} heads")
-            calm(axes, scheme)
+            scheme.title(axes, name if few else f"{name}, {len(heads)} heads")
+            scheme.calm(axes)
         for axes in panels[::columns]:
             axes.set_ylabel("added to the score")
         for axes in panels[-columns:]:
@@ -183,7 +174,7 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
         most = max(found.values(), key=len)
         if 1 < len(most) <= _MOST_NAMED:
             names = panels[list(found.values()).index(most)].get_legend_handles_labels()
-            looks = legend_look(scheme)
+            looks = scheme.legend_look()
             figure.legend(*names, loc="outside upper left", ncols=len(most), **looks)
         return figure
 
@@ -202,7 +193,7 @@ def _panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and its panels, up to 4 next to each other, or rows of 3."""
     columns = count if count <= 4 else 3
-    return panels_in_rows(scheme, count, columns, max(3.0, width * columns + more), height)
+    return scheme.panels_in_rows(count, columns, max(3.0, width * columns + more), height)
 
 
 def _mean_diagonal(rows: Table, away: int) -> str:

@@ -7,17 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_number
-from ropewalk.figures.drawing import (
-    Scheme,
-    blank,
-    dress,
-    line,
-    names_beside,
-    note,
-    plain,
-    style,
-    width_of,
-)
+from ropewalk.figures.drawing import Scheme, line, plain, style, width_of
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     Curve,
@@ -72,7 +62,7 @@ def loss_curves(
 
     def draw(scheme: Scheme) -> Figure:
         width = 0.4 + 3.6 * len(panels) + width_of(names)
-        figure = blank(scheme, width, max(3.2, 0.6 + 0.17 * len(names)))
+        figure = scheme.blank(width, max(3.2, 0.6 + 0.17 * len(names)))
         each = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (kind, losses) in zip(each, panels.items(), strict=True):
             for name, seeds in losses.items():
@@ -80,8 +70,8 @@ def loss_curves(
             top = ceiling([curve for seeds in losses.values() for curve in seeds])
             if top is not None:
                 axes.set_ylim(top=top * 1.02)
-            dress(axes, scheme, x_title, "loss", f"{kind} loss")
-        names_beside(figure, each, scheme)
+            scheme.dress(axes, x_title, "loss", f"{kind} loss")
+        scheme.names_beside(figure, each)
         return figure
 
     data = {
@@ -187,11 +177,11 @@ def loss_by_context(
     moves = {} if changes is None else named_rows("changes", changes, "offsets", moved)
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 8.0 if moves else 6.4, 3.8)
+        figure = scheme.blank(8.0 if moves else 6.4, 3.8)
         panels = figure.subplots(1, 2, width_ratios=(3, 2)) if moves else [figure.subplots()]
         _by_context(panels[0], scheme, grid, found, bars, original)
         unit = "loss, nats per token" if relative_to is None else f"loss minus {relative_to}"
-        dress(panels[0], scheme, "context in tokens", unit, names=60)
+        scheme.dress(panels[0], "context in tokens", unit, names=60)
         if moves:
             _by_offset(panels[1], scheme, moved, moves, list(found))
         return figure
@@ -228,8 +218,8 @@ def _by_context(
         )  # fmt: skip
     if original is not None:
         axes.axvline(original, color=scheme.quiet, linewidth=1, zorder=0)
-        note(
-            axes, scheme, "original context", xy=(original, 0.97), ha="right", va="top",
+        scheme.note(
+            axes, "original context", xy=(original, 0.97), ha="right", va="top",
             xycoords=("data", "axes fraction"), xytext=(-3, 0), textcoords="offset points",
         )  # fmt: skip
     axes.set_xscale("log", base=2)
@@ -252,4 +242,4 @@ def _by_offset(
     axes.set_ylim(SMALLEST / 2, max(1.0, *(2 * max(held) for held in changes.values())))
     axes.minorticks_off()
     change = "largest change of a token's loss"
-    dress(axes, scheme, "positions moved by", change, names=40 if more else 0)
+    scheme.dress(axes, "positions moved by", change, names=40 if more else 0)

@@ -6,16 +6,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.drawing import (
-    COLORS,
-    Scheme,
-    blank,
-    heat_map,
-    note,
-    panels_in_rows,
-    scale,
-    title,
-)
+from ropewalk.figures.drawing import COLORS, Scheme
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     Matrix,
@@ -69,7 +60,7 @@ def pair_planes(frequencies: Numbers, positions: Numbers) -> Picture:
     def draw(scheme: Scheme) -> Figure:
         columns = min(len(speeds), 8 if len(speeds) > 12 else 4 if len(speeds) > 3 else 3)
         width = 1.9 * columns if columns > 4 else 2.1 * columns
-        figure, dials = panels_in_rows(scheme, len(speeds), columns, width, 2.15)
+        figure, dials = scheme.panels_in_rows(len(speeds), columns, width, 2.15)
         for pair, axes in enumerate(dials):
             axes.axis("off")
             _dial(axes, scheme, places, angles[pair])
@@ -117,7 +108,7 @@ def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
     paths = [[[math.cos(p * f), math.sin(p * f)] for p in places] for f in speeds]
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.2, 1.8 * len(speeds) + 0.1)
+        figure = scheme.blank(7.2, 1.8 * len(speeds) + 0.1)
         panels = figure.subplots(len(speeds), 1, squeeze=False)[:, 0]
         for axes, speed, path in zip(panels, speeds, paths, strict=True):
             _path(axes, scheme, speed, places, path)
@@ -161,16 +152,16 @@ def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Pictu
     most = max(abs(number) for rows in tables.values() for line in rows for number in line)
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.2, 3.6)
+        figure = scheme.blank(7.2, 3.6)
         panels = figure.subplots(1, 2, sharey=True)
         step = (places[-1] - places[0]) / max(1, length - 1) / 2 or 0.5
         extent = (-0.5, pairs - 0.5, places[-1] + step, places[0] - step)
         for axes, (name, numbers) in zip(panels, tables.items(), strict=True):
-            image = heat_map(axes, scheme, numbers, most or 1.0, extent=extent)
-            title(axes, scheme, name)
+            image = scheme.heat_map(axes, numbers, most or 1.0, extent=extent)
+            scheme.title(axes, name)
             axes.set_xlabel("pair")
         panels[0].set_ylabel("position")
-        scale(figure, panels, scheme, image, "cos or sin of the angle")
+        scheme.scale(figure, panels, image, "cos or sin of the angle")
         return figure
 
     still = sum(
@@ -196,8 +187,8 @@ def _dial(axes: Axes, scheme: Scheme, places: Row, angles: Row) -> None:
         axes.plot((0, x), (0, y), color=COLORS[0], lw=0.6 + 1.8 * (index + 1) / len(places))
         if all(math.cos(angles[index] - other) < math.cos(_NEAR) for other in labeled):
             labeled.append(angles[index])
-            note(
-                axes, scheme, short(places[index]), xy=(1.22 * x, 1.22 * y), ha="center",
+            scheme.note(
+                axes, short(places[index]), xy=(1.22 * x, 1.22 * y), ha="center",
                 va="center",
             )  # fmt: skip
     axes.set_aspect("equal")
@@ -218,7 +209,7 @@ def _path(axes: Axes, scheme: Scheme, speed: float, places: Row, path: list[Row]
 
     def word(text: str, point: Row, **place: Any) -> None:
         at = (_LONG * (point[0] - first) / (last - first) + 0.5 * point[1], point[2])
-        note(axes, scheme, text, xy=(at[0], at[1] + 0.35 * point[1]), **place)
+        scheme.note(axes, text, xy=(at[0], at[1] + 0.35 * point[1]), **place)
 
     for p in (first, last):
         corners = [[p, x, y] for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1))]
@@ -241,7 +232,7 @@ def _path(axes: Axes, scheme: Scheme, speed: float, places: Row, path: list[Row]
          textcoords="offset points", rotation=90)  # fmt: skip
     word("dimension 1", [last, 0, -1], ha="left", va="top", xytext=(6, 2),
          textcoords="offset points")  # fmt: skip
-    title(axes, scheme, f"{short(speed)} rad per position")
+    scheme.title(axes, f"{short(speed)} rad per position")
     axes.set_aspect("equal")
     axes.set_xlim(-1.3, _LONG + 2.4)
     axes.set_ylim(-2.4, 1.45)

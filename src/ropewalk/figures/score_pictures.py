@@ -7,18 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.figures.drawing import (
-    Scheme,
-    blank,
-    calm,
-    dress,
-    names_beside,
-    note,
-    plain,
-    style,
-    title,
-    width_of,
-)
+from ropewalk.figures.drawing import Scheme, plain, style, width_of
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     Outcome,
@@ -74,16 +63,16 @@ def score_by_encoding(
 
     def draw(scheme: Scheme) -> Figure:
         width = 1.0 + 3.2 * (1 + compared) + width_of(names)
-        figure = blank(scheme, width, 1.0 + 0.27 * len(names))
+        figure = scheme.blank(width, 1.0 + 0.27 * len(names))
         panels = figure.subplots(1, 1 + compared, sharey=True, squeeze=False)[0]
         for place, outcome in enumerate(found.values()):
             _draw_outcome(panels, outcome, place)
         panels[0].set_yticks(range(len(names)), [plain(name) for name in names])
         panels[0].set_ylim(len(names) - 0.4, -0.6)
-        dress(panels[0], scheme, score, "")
+        scheme.dress(panels[0], score, "")
         if compared:
             panels[1].axvline(0, color=scheme.ink, linewidth=0.8)
-            dress(panels[1], scheme, f"{which} from {names[0]},\n95 % interval", "")
+            scheme.dress(panels[1], f"{which} from {names[0]},\n95 % interval", "")
         return figure
 
     alt = f"{_sentence(score)} by encoding. Mean and range of seeds: "
@@ -139,7 +128,7 @@ def score_by_length(
     means = {n: means_by_length(seeds) or [None] * len(labels) for n, seeds in found.items()}
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 5.6 + width_of(found), max(3.4, 0.6 + 0.17 * len(found)))
+        figure = scheme.blank(5.6 + width_of(found), max(3.4, 0.6 + 0.17 * len(found)))
         axes = figure.subplots()
         for place, (name, seeds) in enumerate(found.items()):
             look = style(place)
@@ -157,8 +146,8 @@ def score_by_length(
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_formatter("{x:g}")
         axes.set_xticks(range(len(labels)), [plain(label) for label in labels])
-        dress(axes, scheme, x_title, y_title)
-        names_beside(figure, [axes], scheme)
+        scheme.dress(axes, x_title, y_title)
+        scheme.names_beside(figure, [axes])
         return figure
 
     told = [f"{name}, {_ends_in_words(labels, means[name])}" for name in found]
@@ -244,13 +233,13 @@ def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Pic
 
     def draw(scheme: Scheme) -> Figure:
         heights = [max(1, len(rows)) + 2.4 for rows in found.values()]
-        figure = blank(scheme, 5.5 + width_of(names), 0.5 + 0.24 * sum(heights))
+        figure = scheme.blank(5.5 + width_of(names), 0.5 + 0.24 * sum(heights))
         each = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights)
         for axes, (name, rows) in zip(each[:, 0], found.items(), strict=True):
-            title(axes, scheme, name)
+            scheme.title(axes, name)
             _draw_rows(axes, scheme, rows)
             axes.axvline(limit, color=scheme.ink, linewidth=1)
-            calm(axes, scheme)
+            scheme.calm(axes)
             axes.grid(visible=False, axis="y")
             largest = max([limit, *(max(bar.value, *bar.spread) for bar in rows)])
             axes.set_xlim(0, largest * 1.15)  # room for the label of the longest bar
@@ -270,8 +259,8 @@ def _draw_rows(axes: Axes, scheme: Scheme, rows: Sequence[Bar]) -> None:
         axes.barh(y, bar.value, height=0.7, color=style(bar.place).color)
         axes.plot(bar.spread, [y] * len(bar.spread), color=scheme.ink, linewidth=1)
         end = max(bar.value, *bar.spread)
-        note(
-            axes, scheme, bar.label, xy=(end, y), xytext=(4, 0),
+        scheme.note(
+            axes, bar.label, xy=(end, y), xytext=(4, 0),
             textcoords="offset points", va="center",
         )  # fmt: skip
     axes.set_yticks(range(len(rows)), [plain(bar.name) for bar in rows])

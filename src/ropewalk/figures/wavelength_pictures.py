@@ -8,19 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import shown
-from ropewalk.figures.drawing import (
-    ROOM,
-    Scheme,
-    blank,
-    dress,
-    heat_map,
-    line,
-    note,
-    plain,
-    scale,
-    style,
-    title,
-)
+from ropewalk.figures.drawing import ROOM, Scheme, line, plain, style
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
     Matrix,
@@ -88,7 +76,7 @@ def wavelengths_by_pair(
     drawn = ratios or ropes
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.0, 3.6 + 0.16 * len(drawn))
+        figure = scheme.blank(7.0, 3.6 + 0.16 * len(drawn))
         axes = figure.subplots()
         for place, (name, held) in enumerate(drawn.items()):
             look = style(place)
@@ -106,7 +94,7 @@ def wavelengths_by_pair(
         else:
             axes.set_ylim(bottom=0)
         unit = "positions per full turn" if relative_to is None else f"wavelength, × {relative_to}"
-        dress(axes, scheme, "pair", unit, names=ROOM)
+        scheme.dress(axes, "pair", unit, names=ROOM)
         return figure
 
     data = {"wavelengths": ropes, "contexts": lengths} | ({"ratios": ratios} if ratios else {})
@@ -130,8 +118,8 @@ def _context_lines(axes: Axes, scheme: Scheme, lengths: Mapping[str, float]) -> 
     for place, (label, length) in enumerate(lengths.items()):
         axes.axhline(length, color=scheme.ink, linewidth=0.8, linestyle=":")
         side, at = ("right", 0.99) if place % 2 else ("left", 0.01)  # neighbors may be close
-        note(
-            axes, scheme, label, xy=(at, length), xytext=(0, 2), ha=side,
+        scheme.note(
+            axes, label, xy=(at, length), xytext=(0, 2), ha=side,
             xycoords=("axes fraction", "data"), textcoords="offset points",
             bbox={"facecolor": scheme.page, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
         )  # fmt: skip
@@ -210,17 +198,17 @@ def frequency_usage(
     def draw(scheme: Scheme) -> Figure:
         tallest = max(len(heads) for heads in shares.values())
         height = 1.6 + min(3.4 if tallest < MANY else 7.0, 0.2 * tallest)
-        figure = blank(scheme, min(9.0, 1.4 + 3.0 * len(shares)), height)
+        figure = scheme.blank(min(9.0, 1.4 + 3.0 * len(shares)), height)
         panels = figure.subplots(1, len(shares), squeeze=False)[0]
         for axes, (name, heads) in zip(panels, shares.items(), strict=True):
             percent = [[100 * share for share in head] for head in heads]
-            image = heat_map(axes, scheme, percent, 100 * most, signed=False)
-            title(axes, scheme, name, pad=16 if lengths else 6)
+            image = scheme.heat_map(axes, percent, 100 * most, signed=False)
+            scheme.title(axes, name, pad=16 if lengths else 6)
             numbers = None if layers is None else layers.get(name)
             _ticks(axes, waves[name], narrow=len(shares) > 2)
             _layers(axes, scheme, len(heads), heads_of.get(name), numbers)
             _contexts(axes, scheme, waves[name], lengths)
-        scale(figure, panels, scheme, image, "% of the squared norm")
+        scheme.scale(figure, panels, image, "% of the squared norm")
         return figure
 
     sums = {n: [sum(column) for column in zip(*heads, strict=True)] for n, heads in shares.items()}
@@ -279,8 +267,8 @@ def _contexts(axes: Axes, scheme: Scheme, waves: Row, lengths: Mapping[str, floa
     for label, length in lengths.items():
         below = sum(wave <= length for wave in waves)
         axes.axvline(below - 0.5, color=scheme.ink, linewidth=1, linestyle=":")
-        note(
-            axes, scheme, label, xy=(below - 0.5, 1), xytext=(0, 2), ha="center", va="bottom",
+        scheme.note(
+            axes, label, xy=(below - 0.5, 1), xytext=(0, 2), ha="center", va="bottom",
             xycoords=("data", "axes fraction"), textcoords="offset points",
         )  # fmt: skip
 
@@ -326,13 +314,13 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
                 )
 
     def draw(scheme: Scheme) -> Figure:
-        figure = blank(scheme, 7.0, 3.9)
+        figure = scheme.blank(7.0, 3.9)
         axes = figure.subplots()
         for place, (name, numbers) in enumerate(found.items()):
             line(axes, place, places, [n or math.nan for n in numbers], name, width=1.6)
         axes.axhline(OPPOSITE, color=scheme.ink, linewidth=0.8, linestyle=":")
-        note(
-            axes, scheme, "π: the opposite direction", xy=(0.01, OPPOSITE), xytext=(0, 3),
+        scheme.note(
+            axes, "π: the opposite direction", xy=(0.01, OPPOSITE), xytext=(0, 3),
             xycoords=("axes fraction", "data"), textcoords="offset points",
         )  # fmt: skip
         axes.set_xscale("log")
@@ -340,7 +328,7 @@ def angle_error(positions: Numbers, errors: Mapping[str, Numbers]) -> Picture:
         drawn = [number for numbers in found.values() for number in numbers if number]
         axes.set_xlim(places[0] / 1.5, places[-1] * 1.5)
         axes.set_ylim(min([*drawn, OPPOSITE]) / 4, OPPOSITE * 6)
-        dress(axes, scheme, "position", "error of an angle, in radians", names=ROOM)
+        scheme.dress(axes, "position", "error of an angle, in radians", names=ROOM)
         return figure
 
     told = [
