@@ -88,7 +88,7 @@ def test_anything_that_numpy_reads_is_a_row():
         (lambda: positive("x", [0.0]), r"x must be above 0, got 0\.0 at index 0"),
         (lambda: increasing("x", [1, 1]), r"x must increase, got 1\.0 after 1\.0; sort them"),
         (lambda: like("x", [1.0], "pairs", [1.0, 2.0]), "x must have one number for each of the 2"),
-        (lambda: named("x", {}), "x must have at least one entry, got an empty dict"),
+        (lambda: named("x", {}, table), "x must have at least one entry, got an empty dict"),
     ],
 )
 def test_other_values_are_refused(call, message):
@@ -98,7 +98,7 @@ def test_other_values_are_refused(call, message):
 
 def test_a_row_without_names_is_refused():
     with pytest.raises(TypeError, match=r"x must be a dict from names to numbers, got \[1\]"):
-        named("x", [1])
+        named("x", [1], table)
 
 
 def test_numbers_in_words():

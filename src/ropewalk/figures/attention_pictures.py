@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
@@ -18,6 +19,7 @@ from ropewalk.figures.plot_data import (
     Numbers,
     Row,
     Table,
+    at_most,
     increasing,
     named,
     named_rows,
@@ -55,10 +57,10 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
         >>> picture.alt.partition(". ")[2]
         'Largest weight of each query, mean over all queries and heads: rotary, 0.875.'
     """
-    found = {name: _stack(f"maps[{name!r}]", stack) for name, stack in named("maps", maps).items()}
+    found = named("maps", maps, _stack)
+    layers, heads = max(map(len, found.values())), max(len(stack[0]) for stack in found.values())
 
     def draw(scheme: Scheme) -> Figure:
-        layers, heads = _most(found)
         side = min(0.55, (_MOST_WIDTH - 0.5) / heads)
         titles = {  # a name that is too long for its block has a line for each of its arguments
             name: name if len(name) * LETTER <= heads * side else name.replace(",", ",\n")
@@ -79,7 +81,6 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
         bar.set_ticks([0, 0.01, 0.1, 0.25, 0.5, 1], labels=["0", "0.01", "0.1", "0.25", "0.5", "1"])
         return figure
 
-    layers, heads = _most(found)
     alt = f"Attention weights of {layers} layers by {heads} heads for each encoding. "
     told = []
     for name, stack in found.items():
@@ -129,11 +130,6 @@ def _name_maps(axes: Axes, stack: Stack, *, first: bool) -> None:
         axes.set_ylabel("layer")
 
 
-def _most(found: Mapping[str, Stack]) -> tuple[int, int]:
-    """Return the largest number of layers and of heads."""
-    return max(map(len, found.values())), max(len(stack[0]) for stack in found.values())
-
-
 MOST_STARTS = 24
 
 
@@ -179,11 +175,10 @@ def score_by_distance(
         scores[every] = [sum(math.cos(d * f) for f in speeds) / len(speeds) for d in away]
         scores["decay: mean of |S_j|, RoFormer"] = [_decay(speeds, d) for d in away]
     else:
-        parts = _parts(_pairs("q", q, speeds), _pairs("k", k, speeds))
-        by_pair = [
-            [a * math.cos(d * f) - b * math.sin(d * f) for d in away]
-            for (a, b), f in zip(parts, speeds, strict=True)
-        ]
+        pairs = zip(_pairs("q", q, speeds), _pairs("k", k, speeds), speeds, strict=True)
+        # The real and the imaginary part of q times conjugate k, for each pair.
+        parts = [((a * c + b * d, b * c - a * d), f) for (a, b), (c, d), f in pairs]
+        by_pair = [[a * math.cos(d * f) - b * math.sin(d * f) for d in away] for (a, b), f in parts]
         scores[alone] = by_pair[pair]
         scores[every] = [sum(parts) for parts in zip(*by_pair, strict=True)]
     if measured is not None:
@@ -244,12 +239,7 @@ def moved_together(
         >>> max(scores) - min(scores) < 1e-5
         True
     """
-    places = increasing("starts", starts)
-    if len(places) > MOST_STARTS:
-        raise ValueError(
-            f"starts must have at most {MOST_STARTS} numbers, one for each row, got {len(places)}; "
-            "choose some of them"
-        )
+    places = at_most("starts", increasing("starts", starts), MOST_STARTS, ", one for each row")
     check_int("gap", gap, 1)
     if len(words) != 2 or isinstance(words, str):
         raise ValueError(f"words must be two words, got {shown(words)}")
@@ -320,15 +310,7 @@ def _pairs(name: str, value: Any, speeds: Row) -> list[Row]:
     return numbers
 
 
-def _parts(q: list[Row], k: list[Row]) -> list[tuple[float, float]]:
-    """Return the real and the imaginary part of q times conjugate k, for each pair."""
-    return [(a * c + b * d, b * c - a * d) for (a, b), (c, d) in zip(q, k, strict=True)]
-
-
 def _decay(speeds: Row, distance: float) -> float:
     """Return the mean length of the sums of the first j pairs, relative to distance 0."""
-    total, lengths = 0j, 0.0
-    for speed in speeds:
-        total += complex(math.cos(distance * speed), math.sin(distance * speed))
-        lengths += abs(total)
-    return lengths / (len(speeds) * (len(speeds) + 1) / 2)
+    hands = (complex(math.cos(distance * f), math.sin(distance * f)) for f in speeds)
+    return sum(map(abs, accumulate(hands))) / (len(speeds) * (len(speeds) + 1) / 2)

@@ -73,12 +73,18 @@ class Scheme:
         axes.set_axisbelow(True)
 
     def dress(self, axes: Axes, x: str, y: str, heading: str = "", names: int = 0) -> None:
-        """Name a panel and its axes and make them calm; with room for `names`, name its lines."""
+        """Name a panel and its axes and make them calm.
+
+        names: how many characters a row above the panel has for the names of its lines; 0: none.
+        """
         self.title(axes, heading)
         axes.set_xlabel(plain(x))
         axes.set_ylabel(plain(y))
         if names:
-            self.legend(axes, names)
+            labels = axes.get_legend_handles_labels()[1]
+            columns = max(1, min(len(labels), names // (max(map(len, labels)) + 6)))
+            look = self.legend_look()
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **look)
         self.calm(axes)
 
     def title(self, axes: Axes, text: str, pad: float = 6) -> None:
@@ -89,12 +95,6 @@ class Scheme:
     def note(self, axes: Axes, text: str, **place: Any) -> None:
         """Write words at a place in the panel."""
         axes.annotate(plain(text), fontsize=8, color=self.ink, **place)
-
-    def legend(self, axes: Axes, room: int) -> None:
-        """Name the lines of a panel above it, in as many columns as `room` characters allow."""
-        names = axes.get_legend_handles_labels()[1]
-        columns = max(1, min(len(names), room // (max(map(len, names)) + 6)))
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, **self.legend_look())
 
     def legend_look(self) -> dict[str, Any]:
         """Return how matplotlib draws a legend."""

@@ -16,7 +16,6 @@ from ropewalk.figures.plot_data import (
     increasing,
     like,
     named,
-    named_tables,
     numpy,
     short,
     span,
@@ -50,7 +49,7 @@ def position_vectors(vectors: Mapping[str, Matrix]) -> Picture:
         >>> picture.data["vectors"]["binary"][6][:4]
         [0.0, 1.0, 1.0, 0.0]
     """
-    found = named_tables("vectors", vectors)
+    found = named("vectors", vectors, table)
     ends = {
         name: [end(number for row in rows for number in row) for end in (min, max)]
         for name, rows in found.items()
@@ -98,8 +97,8 @@ def position_similarity(vectors: Mapping[str, Matrix]) -> Picture:
     """
     np = numpy()
     similarity: dict[str, Table] = {}
-    for name, numbers in named("vectors", vectors).items():
-        rows = np.asarray(table(f"vectors[{name!r}]", numbers))
+    for name, numbers in named("vectors", vectors, table).items():
+        rows = np.asarray(numbers)
         if len(rows) ** 2 > MOST_SHADES:
             raise ValueError(
                 f"vectors[{name!r}] must have at most {math.isqrt(MOST_SHADES):,} positions, got "
@@ -146,11 +145,9 @@ def bias_by_distance(biases: Mapping[str, Matrix], distances: Numbers = None) ->
         >>> picture.data["biases"]["ALiBi"][0][:4]
         [0.0, -0.25, -0.5, -0.75]
     """
-    found = named_tables("biases", biases)
+    found = named("biases", biases, table)
     longest = max(len(heads[0]) for heads in found.values())
-    away = [float(d) for d in range(longest)]
-    if distances is not None:
-        away = increasing("distances", distances)
+    away = increasing("distances", range(longest) if distances is None else distances)
     for name, heads in found.items():
         like(f"biases[{name!r}]", heads[0], "distances", away)
 

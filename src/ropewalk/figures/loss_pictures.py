@@ -84,16 +84,14 @@ def loss_curves(
 
 def _losses(name: str, value: Any) -> Losses:
     """Return the curves of each encoding, checked."""
-    found: Losses = {}
-    for encoding, seeds in named(name, value).items():
-        curves = []
-        for curve in seeds:
-            argument = f"{name}[{encoding!r}], seed {curve.seed}:"
-            xs = increasing(f"{argument} x", curve.x, least=0)
-            losses = like(f"{argument} loss", row(f"{argument} loss", curve.loss, least=0), "x", xs)
-            curves.append(Curve(curve.seed, tuple(xs), tuple(losses), curve.diverged))
-        found[encoding] = curves
-    return found
+
+    def read(encoding: str, curve: Curve) -> Curve:
+        argument = f"{encoding}, seed {curve.seed}:"
+        xs = increasing(f"{argument} x", curve.x, least=0)
+        losses = like(f"{argument} loss", row(f"{argument} loss", curve.loss, least=0), "x", xs)
+        return Curve(curve.seed, tuple(xs), tuple(losses), curve.diverged)
+
+    return named(name, value, lambda encoding, seeds: [read(encoding, seed) for seed in seeds])
 
 
 def _draw_seeds(axes: Axes, name: str, seeds: Sequence[Curve], place: int) -> None:
@@ -179,9 +177,22 @@ def loss_by_context(
     def draw(scheme: Scheme) -> Figure:
         figure = scheme.blank(8.0 if moves else 6.4, 3.8)
         panels = figure.subplots(1, 2, width_ratios=(3, 2)) if moves else [figure.subplots()]
-        _by_context(panels[0], scheme, grid, found, bars, original)
+        axes = panels[0]
+        for place, (name, ys) in enumerate(found.items()):
+            look = style(place)
+            axes.errorbar(
+                grid, ys, yerr=bars.get(name), fmt=look.line, color=look.color, marker=look.marker,
+                markersize=4, linewidth=1.5, capsize=2, elinewidth=1, label=plain(name),
+            )  # fmt: skip
+        if original is not None:
+            axes.axvline(original, color=scheme.quiet, linewidth=1, zorder=0)
+            scheme.note(
+                axes, "original context", xy=(original, 0.97), ha="right", va="top",
+                xycoords=("data", "axes fraction"), xytext=(-3, 0), textcoords="offset points",
+            )  # fmt: skip
+        _double(axes, grid)
         unit = "loss, nats per token" if relative_to is None else f"loss minus {relative_to}"
-        scheme.dress(panels[0], "context in tokens", unit, names=60)
+        scheme.dress(axes, "context in tokens", unit, names=60)
         if moves:
             _by_offset(panels[1], scheme, moved, moves, list(found))
         return figure
@@ -202,28 +213,10 @@ def loss_by_context(
     return Picture(draw, alt, data)
 
 
-def _by_context(
-    axes: Axes,
-    scheme: Scheme,
-    grid: Row,
-    losses: Mapping[str, Row],
-    bars: Mapping[str, Row],
-    original: float | None,
-) -> None:
-    for place, (name, held) in enumerate(losses.items()):
-        look = style(place)
-        axes.errorbar(
-            grid, held, yerr=bars.get(name), fmt=look.line, color=look.color, marker=look.marker,
-            markersize=4, linewidth=1.5, capsize=2, elinewidth=1, label=plain(name),
-        )  # fmt: skip
-    if original is not None:
-        axes.axvline(original, color=scheme.quiet, linewidth=1, zorder=0)
-        scheme.note(
-            axes, "original context", xy=(original, 0.97), ha="right", va="top",
-            xycoords=("data", "axes fraction"), xytext=(-3, 0), textcoords="offset points",
-        )  # fmt: skip
+def _double(axes: Axes, grid: Row) -> None:
+    """Name these numbers on a logarithmic axis, which each doubling divides."""
     axes.set_xscale("log", base=2)
-    axes.set_xticks(grid, [f"{each:,.0f}" for each in grid])
+    axes.set_xticks(grid, [f"{number:,.0f}" for number in grid])
     axes.minorticks_off()
 
 
@@ -235,11 +228,9 @@ def _by_offset(
         label = "" if name in more else "_"  # the other panel names the rest
         drawn = [max(change, SMALLEST) for change in held]
         line(axes, [*names, *more].index(name), offsets, drawn, name, label=label)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(offsets, [f"{each:,.0f}" for each in offsets])
     axes.set_yscale("log")
+    _double(axes, offsets)
     # Wide enough that errors of rounding do not look like a change.
     axes.set_ylim(SMALLEST / 2, max(1.0, *(2 * max(held) for held in changes.values())))
-    axes.minorticks_off()
     change = "largest change of a token's loss"
     scheme.dress(axes, "positions moved by", change, names=40 if more else 0)

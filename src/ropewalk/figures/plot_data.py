@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
@@ -120,6 +120,7 @@ MOST_SHADES = 2**20  # more than a screen has pixels for
 
 Row = list[float]
 Table = list[Row]
+Read = TypeVar("Read")
 Values = TypeVar("Values", bound=Sequence[Any])
 
 Numbers: TypeAlias = Any
@@ -184,6 +185,16 @@ def increasing(name: str, value: Any, *, least: int = 1) -> Row:
     return numbers
 
 
+def at_most(name: str, numbers: Row, most: int, each: str) -> Row:
+    """Return the numbers; raise ValueError if there are more than can be drawn."""
+    if len(numbers) > most:
+        raise ValueError(
+            f"{name} must have at most {most} numbers{each}, got {len(numbers)}; choose some of "
+            f"them, such as {name}[::4]"
+        )
+    return numbers
+
+
 def like(name: str, numbers: Values, other_name: str, other: Sequence[Any]) -> Values:
     """Return the numbers; raise ValueError unless there are as many as in the other row."""
     if len(numbers) != len(other):
@@ -194,8 +205,11 @@ def like(name: str, numbers: Values, other_name: str, other: Sequence[Any]) -> V
     return numbers
 
 
-def named(name: str, value: Any) -> dict[str, Any]:
-    """Return a mapping with at least one entry as a dict; its keys are the words of the legend."""
+def named(name: str, value: Any, read: Callable[[str, Any], Read]) -> dict[str, Read]:
+    """Return what is read from each entry of a mapping; its keys are the words of the legend.
+
+    It must have at least one entry. read: receives how messages name the entry, and its value.
+    """
     if not isinstance(value, Mapping):
         raise TypeError(
             f"{name} must be a dict from names to numbers, got {shown(value)}; "
@@ -203,20 +217,12 @@ def named(name: str, value: Any) -> dict[str, Any]:
         )
     if not value:
         raise ValueError(f"{name} must have at least one entry, got an empty dict")
-    return {str(key): held for key, held in value.items()}
+    return {str(key): read(f"{name}[{str(key)!r}]", entry) for key, entry in value.items()}
 
 
 def named_rows(name: str, value: Any, other_name: str, other: Sequence[Any]) -> dict[str, Row]:
     """Return rows of numbers by name, each with one number for each of another row."""
-    return {
-        key: like(f"{name}[{key!r}]", row(f"{name}[{key!r}]", numbers), other_name, other)
-        for key, numbers in named(name, value).items()
-    }
-
-
-def named_tables(name: str, value: Any) -> dict[str, Table]:
-    """Return tables of numbers by name."""
-    return {key: table(f"{name}[{key!r}]", rows) for key, rows in named(name, value).items()}
+    return named(name, value, lambda key, held: like(key, row(key, held), other_name, other))
 
 
 def short(number: float) -> str:

@@ -12,6 +12,7 @@ from ropewalk.figures.plot_data import (
     Matrix,
     Numbers,
     Row,
+    at_most,
     increasing,
     like,
     listed,
@@ -44,24 +45,16 @@ def pair_planes(frequencies: Numbers, positions: Numbers) -> Picture:
         [0.0, 0.316, 0.632, 0.949, 1.265, 1.581, 1.897]
     """
     speeds = row("frequencies", frequencies)
-    if len(speeds) > MOST_PLANES:
-        raise ValueError(
-            f"frequencies must have at most {MOST_PLANES} numbers, one for each dial, "
-            f"got {len(speeds)}; choose some of them, such as frequencies[::4]"
-        )
-    places = increasing("positions", positions)
-    if len(speeds) * len(places) > MOST_HANDS:
-        raise ValueError(
-            f"positions must have at most {MOST_HANDS // len(speeds)} numbers for "
-            f"{_count(len(speeds), 'dial')}, got {len(places)}; choose some of them"
-        )
+    speeds = at_most("frequencies", speeds, MOST_PLANES, ", one for each dial")
+    dials, places = _count(len(speeds), "dial"), increasing("positions", positions)
+    at_most("positions", places, MOST_HANDS // len(speeds), f" for {dials}")
     angles = [[place * speed for place in places] for speed in speeds]
 
     def draw(scheme: Scheme) -> Figure:
         columns = min(len(speeds), 8 if len(speeds) > 12 else 4 if len(speeds) > 3 else 3)
         width = 1.9 * columns if columns > 4 else 2.1 * columns
-        figure, dials = scheme.panels_in_rows(len(speeds), columns, width, 2.15)
-        for pair, axes in enumerate(dials):
+        figure, panels = scheme.panels_in_rows(len(speeds), columns, width, 2.15)
+        for pair, axes in enumerate(panels):
             axes.axis("off")
             _dial(axes, scheme, places, angles[pair])
             words = f"pair {pair}\n{short(speeds[pair])} rad per position"
@@ -71,8 +64,8 @@ def pair_planes(frequencies: Numbers, positions: Numbers) -> Picture:
     ends = f"{short(places[0])} to {short(places[-1])}"
     turned = [abs(hands[-1] - hands[0]) / (2 * math.pi) for hands in angles]
     alt = (
-        f"{_count(len(speeds), 'dial')}, one for each pair of dimensions, with hands at positions "
-        f"{ends}. Between them, pair 0 makes {short(turned[0])} turns"
+        f"{dials}, one for each pair of dimensions, with hands at positions {ends}. Between them, "
+        f"pair 0 makes {short(turned[0])} turns"
         + (f" and pair {len(speeds) - 1} makes {short(turned[-1])}." if len(speeds) > 1 else ".")
     )
     return Picture(draw, alt, {"frequencies": speeds, "positions": places, "angles": angles})
@@ -92,11 +85,7 @@ def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
         [0.54, 0.841]
     """
     speeds = row("frequencies", frequencies)
-    if len(speeds) > MOST_PATHS:
-        raise ValueError(
-            f"frequencies must have at most {MOST_PATHS} numbers, one for each panel, "
-            f"got {len(speeds)}; choose some of them"
-        )
+    speeds = at_most("frequencies", speeds, MOST_PATHS, ", one for each panel")
     places = increasing("positions", positions, least=2)
     turns = [abs(f) * (places[-1] - places[0]) / (2 * math.pi) for f in speeds]
     if max(turns) > MOST_TURNS:

@@ -49,14 +49,13 @@ def score_by_encoding(
         'BLEU by encoding. Mean and range of seeds: sinusoidal, 37.2 (36.5 to 37.9); rotary, 39.6 \
 (38.8 to 40.4). Difference from sinusoidal, 95 % interval: rotary, 2.4 (1.1 to 3.7).'
     """
-    found = {
-        name: Outcome(
-            tuple(_known(f"outcomes[{name!r}].values", held.values)),
-            _known(f"outcomes[{name!r}].mean", [held.mean])[0],
-            _difference(f"outcomes[{name!r}].difference", held.difference),
-        )
-        for name, held in named("outcomes", outcomes).items()
-    }
+
+    def read(name: str, outcome: Outcome) -> Outcome:
+        values = tuple(_known(f"{name}.values", outcome.values))
+        mean = _known(f"{name}.mean", [outcome.mean])[0]
+        return Outcome(values, mean, _difference(f"{name}.difference", outcome.difference))
+
+    found = named("outcomes", outcomes, read)
     names = list(found)
     compared = any(held.difference for held in found.values())
     which = f"difference in {tested_metric}" if tested_metric else "difference"
@@ -118,13 +117,11 @@ def score_by_length(
         {'none': [31.0, 23.0], 'rotary': [33.5, None]}
     """
     labels = [str(label) for label in bins]
-    found = {
-        name: [
-            like(f"scores[{name!r}]", _known(f"scores[{name!r}]", seed), "bins", labels)
-            for seed in seeds
-        ]
-        for name, seeds in named("scores", scores).items()
-    }
+    found = named(
+        "scores",
+        scores,
+        lambda name, seeds: [like(name, _known(name, seed), "bins", labels) for seed in seeds],
+    )
     means = {n: means_by_length(seeds) or [None] * len(labels) for n, seeds in found.items()}
 
     def draw(scheme: Scheme) -> Figure:
@@ -133,11 +130,10 @@ def score_by_length(
         for place, (name, seeds) in enumerate(found.items()):
             look = style(place)
             xs = [i + shift(place, len(found)) for i in range(len(labels))]
-            (line,) = axes.plot(
+            axes.plot(
                 xs, _with_gaps(means[name]), look.line, color=look.color, marker=look.marker,
-                markersize=5, linewidth=1.4,
+                markersize=5, linewidth=1.4, label=plain(name),
             )  # fmt: skip
-            line.set_label(plain(name))
             for values in seeds:
                 known = _with_gaps(values)
                 axes.plot(xs, known, look.marker, color=look.color, markersize=3, alpha=0.5)
@@ -228,14 +224,13 @@ class Bar:
 
 def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Picture:
     """Return panels of bars below each other, each with its title and a line at the limit."""
-    found = {name: [*rows] for name, rows in named("panels", panels).items()}
-    names = {bar.name for rows in found.values() for bar in rows}
+    names = {bar.name for rows in panels.values() for bar in rows}
 
     def draw(scheme: Scheme) -> Figure:
-        heights = [max(1, len(rows)) + 2.4 for rows in found.values()]
+        heights = [max(1, len(rows)) + 2.4 for rows in panels.values()]
         figure = scheme.blank(5.5 + width_of(names), 0.5 + 0.24 * sum(heights))
-        each = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights)
-        for axes, (name, rows) in zip(each[:, 0], found.items(), strict=True):
+        each = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
+        for axes, (name, rows) in zip(each[:, 0], panels.items(), strict=True):
             scheme.title(axes, name)
             _draw_rows(axes, scheme, rows)
             axes.axvline(limit, color=scheme.ink, linewidth=1)
@@ -248,10 +243,10 @@ def bars(panels: Mapping[str, Sequence[Bar]], x_title: str, limit: float) -> Pic
 
     told = [
         f"{name}: " + "; ".join(f"{b.name}, {short(b.value)} ({b.label})" for b in rows)
-        for name, rows in found.items()
+        for name, rows in panels.items()
     ]
     alt = f"Bars: {x_title}, {short(limit)}. {'. '.join(told)}."
-    return Picture(draw, alt, {name: [asdict(bar) for bar in rows] for name, rows in found.items()})
+    return Picture(draw, alt, {name: [asdict(b) for b in rows] for name, rows in panels.items()})
 
 
 def _draw_rows(axes: Axes, scheme: Scheme, rows: Sequence[Bar]) -> None:

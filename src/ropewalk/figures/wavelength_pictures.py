@@ -57,10 +57,7 @@ def wavelengths_by_pair(
         >>> [round(each[-1]) for each in picture.data["wavelengths"].values()]
         [54410, 435281]
     """
-    ropes = {
-        name: wavelengths_row(f"wavelengths[{name!r}]", held)
-        for name, held in named("wavelengths", wavelengths).items()
-    }
+    ropes = named("wavelengths", wavelengths, wavelengths_row)
     for name in {*dashed, *([] if relative_to is None else [relative_to])} - set(ropes):
         raise ValueError(
             f"dashed and relative_to must name ropes of wavelengths ({', '.join(ropes)}), "
@@ -85,8 +82,8 @@ def wavelengths_by_pair(
                 mark = ":"
             # A line cannot show a pair between two that do not rotate.
             dot = "." if sum(not math.isnan(n) for n in held) == 1 else ""
-            (line,) = axes.plot(held, mark, color=look.color, linewidth=1.8, marker=dot)
-            line.set_label(plain(name))
+            text = plain(name)
+            axes.plot(held, mark, color=look.color, linewidth=1.8, marker=dot, label=text)
         if relative_to is None:
             if lengths or not all(math.isnan(n) for held in ropes.values() for n in held):
                 axes.set_yscale("log")
@@ -176,18 +173,17 @@ def frequency_usage(
         >>> picture.data["shares"]["queries"][0]  # of the squared norm
         [0.75, 0.08333333333333333, 0.08333333333333333, 0.08333333333333333]
     """
-    each_name = named("norms", norms)
-    of = wavelengths if isinstance(wavelengths, Mapping) else dict.fromkeys(each_name, wavelengths)
+    tables = named("norms", norms, table)
+    of = wavelengths if isinstance(wavelengths, Mapping) else dict.fromkeys(tables, wavelengths)
     heads_of = heads_per_layer
     if not isinstance(heads_of, Mapping):
-        heads_of = dict.fromkeys(each_name, heads_of or 0)
+        heads_of = dict.fromkeys(tables, heads_of or 0)
     waves: dict[str, Row] = {}
     shares: dict[str, Table] = {}
-    for name, held in each_name.items():
+    for name, heads in tables.items():
         if name not in of:
             raise ValueError(f"wavelengths must name each of norms, got none for {shown(name)}")
         waves[name] = _not_decreasing(of[name])
-        heads = table(f"norms[{name!r}]", held)
         like(f"norms[{name!r}]", heads[0], "wavelengths", waves[name])
         if not all(any(head) for head in heads):
             raise ValueError(f"norms[{name!r}] must have a number above 0 in each row")
