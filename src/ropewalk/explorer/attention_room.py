@@ -6,8 +6,7 @@ The lab is imported when a run is opened: nothing else in the explorer needs it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,8 @@ from ropewalk.files import shown_path
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ropewalk.files import Facts
     from ropewalk.lab.decoding.translator import Translator
-    from ropewalk.lab.results import Results
+    from ropewalk.lab.results import AttentionMap, AttentionMaps, Results
     from ropewalk.lab.tokens import Tokens
     from ropewalk.model import LanguageModel
 
@@ -43,8 +41,8 @@ def run_answer(question: dict[str, Any]) -> dict[str, Any]:
         "translates": results.is_translation,
         "typed": (run / "tokenizer.json").exists(),
         "seed": results.config.seeds[0],
-        "rule": stored["rule"],
-        "sentences": stored["sentences"],
+        "rule": stored.rule,
+        "sentences": [sentence.as_json() for sentence in stored.sentences],
         "encodings": [{"slug": row.slug, "name": row.name} for row in results.encodings],
         "most": MOST_TOKENS,
     }
@@ -62,33 +60,10 @@ def attention_answer(question: dict[str, Any]) -> dict[str, Any]:
     target = text_of(question, "target", MOST_TEXT).strip()
     if not text:
         place = number_of(question, "example", 0, 1000)
-        return {"encodings": _stored(run, results, stored, place)}
+        return {"encodings": _stored(results, stored, place)}
     if not (run / "tokenizer.json").exists():
         raise ValueError("this run's task has no text to type: choose one of its examples")
     find = _translated if results.is_translation else _read_text
-    return {"encodings": _each(run, results, lambda path: find(run, path, text, target))}
-
-
-def _stored(run: Path, results: Results, stored: Facts, place: int) -> dict[str, Any]:
-    if place >= len(stored["sentences"]):
-        raise ValueError(f"example must be one of {len(stored['sentences'])}, got {place + 1}")
-    told: dict[str, Any] = {}
-    for row in results.encodings:
-        maps = stored["encodings"].get(row.slug)
-        if maps is None:
-            why = "it has no stored maps, because it has no model of the first seed"
-            told[row.slug] = {"error": why}
-            continue
-        with naming(run / "attention.json"):
-            sites = maps["sentences"][place]
-            for site in sites.values():
-                _check(list, site["rows"], site["columns"], site["weights"], *site["weights"])
-        told[row.slug] = {"maps": _packed(sites), "translation": None}
-    return told
-
-
-def _each(run: Path, results: Results, find: Callable[[Path], Any]) -> dict[str, Any]:
-    """Return what `find` says about the model of each encoding's first seed, or its mistake."""
     told: dict[str, Any] = {}
     for row in results.encodings:
         path = row.cell(results.config.seeds[0]).folder(run) / "model.safetensors"
@@ -98,10 +73,22 @@ def _each(run: Path, results: Results, find: Callable[[Path], Any]) -> dict[str,
                     f"there is no model at {shown_path(path)}: its training diverged, or the file "
                     f"was deleted since"
                 )
-            told[row.slug] = find(path)
+            told[row.slug] = find(run, path, text, target)
         except ValueError as error:  # such as a text beyond the positions of one encoding
             told[row.slug] = {"error": str(error)}
-    return told
+    return {"encodings": told}
+
+
+def _stored(results: Results, stored: AttentionMaps, place: int) -> dict[str, Any]:
+    if place >= len(stored.sentences):
+        raise ValueError(f"example must be one of {len(stored.sentences)}, got {place + 1}")
+    maps, why = stored.encodings, "it has no stored maps, because it has no model of the first seed"
+    return {
+        row.slug: {"maps": _packed(maps[row.slug].sentences[place]), "translation": None}
+        if row.slug in maps
+        else {"error": why}
+        for row in results.encodings
+    }
 
 
 def _translated(run: Path, path: Path, text: str, target: str) -> dict[str, Any]:
@@ -174,21 +161,24 @@ def _language_model(path: Path, changed: int) -> LanguageModel:
 
 
 def _live(sites: dict[str, tuple[list[str], list[str], list[Tensor]]]) -> dict[str, Any]:
+    from ropewalk.lab.results import AttentionMap
+
     return _packed(
         {
-            site: {"rows": rows, "columns": columns, "weights": [each[0].tolist() for each in maps]}
+            site: AttentionMap(
+                rows=tuple(rows), columns=tuple(columns), weights=[x[0].tolist() for x in maps]
+            )
             for site, (rows, columns, maps) in sites.items()
         }
     )
 
 
-def _packed(sites: dict[str, Any]) -> dict[str, Any]:
+def _packed(sites: Mapping[str, AttentionMap]) -> dict[str, Any]:
     """Return maps by site as the report's page has them: a text for each head of each layer."""
     from ropewalk.lab.report.page import pack_weights
 
     count = sum(
-        len(held["rows"]) * len(held["columns"]) * sum(map(len, held["weights"]))
-        for held in sites.values()
+        len(maps.rows) * len(maps.columns) * sum(map(len, maps.weights)) for maps in sites.values()
     )
     if count > MOST_WEIGHTS:
         raise ValueError(
@@ -197,20 +187,21 @@ def _packed(sites: dict[str, Any]) -> dict[str, Any]:
         )
     return {
         site: {
-            **held,
-            "weights": [[pack_weights(head) for head in layer] for layer in held["weights"]],
+            "rows": maps.rows,
+            "columns": maps.columns,
+            "weights": [[pack_weights(head) for head in layer] for layer in maps.weights],
         }
-        for site, held in sites.items()
+        for site, maps in sites.items()
     }
 
 
-def read_run(text: str) -> tuple[Path, Results, Facts]:
+def read_run(text: str) -> tuple[Path, Results, AttentionMaps]:
     """Return a run's folder, its results and its stored maps.
 
     Raises ValueError if `text` names no finished run, ImportError if the lab is not installed.
     """
     try:
-        from ropewalk.lab.results import read_results, read_summary
+        from ropewalk.lab.results import read_attention, read_results
     except ImportError as error:
         raise ImportError(
             f"opening a run needs {error.name}, which is not installed: pip install 'ropewalk[lab]'"
@@ -229,24 +220,7 @@ def read_run(text: str) -> tuple[Path, Results, Facts]:
     results = read_results(run)
     if not (run / "attention.json").exists():
         raise ValueError(_without_maps(run))
-    with naming(run / "attention.json"):
-        stored = read_summary(run / "attention.json", "encodings", "sentences", "rule")
-        _check(list, stored["sentences"])
-        _check(str, stored["rule"], *(sentence["source"] for sentence in stored["sentences"]))
-        _check(list, *(of_encoding["sentences"] for of_encoding in stored["encodings"].values()))
-    return run, results, stored
-
-
-@contextmanager
-def naming(file: Path) -> Iterator[None]:
-    """Raise ValueError that names the file if its content has another form than a run's."""
-    try:
-        yield
-    except (KeyError, IndexError, TypeError, AttributeError):
-        raise ValueError(
-            f"{shown_path(file)} is not that of a run: it lacks facts that ropewalk compare "
-            f"writes. Open the folder of another run"
-        ) from None
+    return run, results, read_attention(run)
 
 
 def _without_maps(run: Path) -> str:
@@ -261,8 +235,3 @@ def _without_maps(run: Path) -> str:
         f"{name} has results but no attention.json: published results have no models. Run the "
         f"command in its README.md, and open the folder that it writes"
     )
-
-
-def _check(kind: type, *values: object) -> None:
-    if not all(isinstance(value, kind) for value in values):
-        raise TypeError(f"must be of type {kind.__name__}")
