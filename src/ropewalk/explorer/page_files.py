@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ropewalk.figures.drawing import COLORS, DARK, LIGHT, Scheme
@@ -23,7 +21,9 @@ def page_files(*, served: bool = True) -> dict[str, bytes]:
 
     served: whether Python answers behind the page.
     """
-    found = dict(_written(files("ropewalk.explorer") / "page", ""))
+    page = Path(__file__).parent / "page"
+    by_hand = (path for path in page.rglob("*") if path.suffix in (".html", ".css", ".js"))
+    found = {path.relative_to(page).as_posix(): path.read_bytes() for path in sorted(by_hand)}
     found["index.html"] = found["index.html"].replace(b"$policy", POLICY.encode())
     if not served:  # the page has some answers as data
         from ropewalk.explorer.encodings_room import encodings_data
@@ -50,16 +50,6 @@ def palette_css() -> str:
 def _variables(scheme: Scheme) -> str:
     names = ("page", "ink", "quiet", "faint", "above", "below")
     return ";".join(f"--{name}:{getattr(scheme, name)}" for name in names)
-
-
-def _written(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
-    found = []
-    for each in sorted(folder.iterdir(), key=lambda each: each.name):
-        if each.is_dir():
-            found += _written(each, f"{prefix}{each.name}/")
-        elif each.name.endswith((".html", ".css", ".js")):
-            found.append((prefix + each.name, each.read_bytes()))
-    return found
 
 
 def export(target: Path) -> int:

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ropewalk.checks import ArgumentNeededError, ranges
@@ -112,25 +112,22 @@ def _answer(config: JsonObject, targets: list[int], original: int | None = None)
 
 def _ropes(found: Extension) -> list[dict[str, Any]]:
     """Return each rope; `given` has the numbers of the rules that the page cannot compute."""
-    ropes = []
-    for place, plain in enumerate(found.results[0].numbers):
-        given = {
-            each.method: {
-                "wavelengths": each.numbers[place].wavelengths_after,
-                "amplitude": each.numbers[place].amplitude,
-            }
-            for each in found.results
-            if each.numbers and (each.method == "longrope" or not _usual(found, place))
+    return [
+        {
+            "layers": ranges(plain.layers),
+            "theta": plain.theta,
+            "rotaryDim": 2 * len(plain.growth),
+            "given": {
+                each.method: {
+                    "wavelengths": each.numbers[place].wavelengths_after,
+                    "amplitude": each.numbers[place].amplitude,
+                }
+                for each in found.results
+                if each.numbers and (each.method == "longrope" or not _usual(found, place))
+            },
         }
-        ropes.append(
-            {
-                "layers": ranges(plain.layers),
-                "theta": plain.theta,
-                "rotaryDim": 2 * len(plain.growth),
-                "given": given,
-            }
-        )
-    return ropes
+        for place, plain in enumerate(found.results[0].numbers)
+    ]
 
 
 def _usual(found: Extension, place: int) -> bool:
@@ -181,7 +178,6 @@ def _target(found: Extension, text: TextConfig) -> dict[str, Any]:
 @cache
 def published() -> dict[str, dict[str, Any]]:
     """Return the name on the hub and the config of each model, by its short name."""
-    page = files("ropewalk.explorer") / "page"
-    text = (page / "published.js").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "page" / "published.js").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text.partition(" = ")[2].rstrip(";\n"))
     return found
