@@ -299,11 +299,26 @@ def print_model_part(console: Console, facts: Facts) -> None:
         print_conditions(console, facts)
         return
     console.width = max(console.width, MODEL_WIDTH)
-    _say(console, f"\n{_model_line(facts)}")
+    weights = "random weights" if facts["weights"] == "random" else "weights loaded"
+    only = ", text only" if facts["input"] != "text" else ""
+    _say(
+        console,
+        f"\n{facts['model']}, {facts['layers']} layers, width {facts['width']}, "
+        f"{facts['parameters']:,} parameters, {weights}, {facts['dtype']}, "
+        f"{facts['attention']} attention{only}",
+    )
     _say(console, f"patch: {facts['patch']['says']}")
     _print_speed(console, facts)
-    _print_rotation(console, facts)
-    _print_lengths(console, facts)
+    timed = [work for work in facts["speed"] if "not_measured" not in work]
+    _print_rotation(console, timed, facts["dtype"])
+    counts = {work["work"]: work.get("tokens", work.get("context")) for work in timed}
+    if len(set(counts.values())) > 1:
+        each = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        _say(
+            console,
+            f"Token counts differ ({each}), so these parts cannot be compared with each other; "
+            f"--tokens {min(counts.values())} makes them the same.",
+        )
     _print_logits(console, facts)
     for sentence in findings(facts):
         _say(console, f"- {sentence}")
@@ -312,16 +327,6 @@ def print_model_part(console: Console, facts: Facts) -> None:
 def print_model_notes(console: Console, results: Facts) -> None:
     """Print how to read the tables, once for all dtypes."""
     _say(console, f"\n{NOTES} {results['duration_s']:.0f} s.")
-
-
-def _model_line(facts: Facts) -> str:
-    weights = "random weights" if facts["weights"] == "random" else "weights loaded"
-    only = ", text only" if facts["input"] != "text" else ""
-    return (
-        f"{facts['model']}, {facts['layers']} layers, width {facts['width']}, "
-        f"{facts['parameters']:,} parameters, {weights}, {facts['dtype']}, "
-        f"{facts['attention']} attention{only}"
-    )
 
 
 def _print_speed(console: Console, facts: Facts) -> None:
@@ -345,12 +350,10 @@ def _print_speed(console: Console, facts: Facts) -> None:
     console.print(table)
 
 
-def _print_rotation(console: Console, facts: Facts) -> None:
+def _print_rotation(console: Console, timed: Sequence[Facts], dtype: str) -> None:
     heads = ("", "before", "after", "limit", "without rotation, × as fast")
-    table = _table(f"Rotation's part of a step, {facts['dtype']}", heads)
-    for work in facts["speed"]:
-        if "not_measured" in work:
-            continue
+    table = _table(f"Rotation's part of a step, {dtype}", heads)
+    for work in timed:
         parts, out = work["rotation"], work["left_out"]
         table.add_row(
             work["work"],
@@ -359,19 +362,6 @@ def _print_rotation(console: Console, facts: Facts) -> None:
             "" if out is None else _times(out),
         )
     console.print(table)
-
-
-def _print_lengths(console: Console, facts: Facts) -> None:
-    """Print a note if the kinds of work have different token counts."""
-    timed = [work for work in facts["speed"] if "not_measured" not in work]
-    counts = {work["work"]: work.get("tokens", work.get("context")) for work in timed}
-    if len(set(counts.values())) > 1:
-        each = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-        _say(
-            console,
-            f"Token counts differ ({each}), so these parts cannot be compared with each other; "
-            f"--tokens {min(counts.values())} makes them the same.",
-        )
 
 
 def _print_logits(console: Console, facts: Facts) -> None:

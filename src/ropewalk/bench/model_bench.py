@@ -58,6 +58,7 @@ class Views:
 
     why_not: the reason if rotation cannot be left out. watches: of the rotation before and after
         `patch`; empty if the model is not on a CPU, whose calls return when they are done.
+    patched: what `patch` changed.
     """
 
     before: nn.Module
@@ -66,16 +67,17 @@ class Views:
     unrotated: nn.Module
     why_not: str | None
     watches: Mapping[str, Stopwatch]
+    patched: Any
 
     @classmethod
     def of(cls, model: nn.Module, swap: Callable[[nn.Module], Any], tokens: Tensor) -> Views:
         """Make the views; `swap` is what patches."""
         after, unrotated = view_of(model), view_of(model)
-        swap(after)
+        patched = swap(after)
         without = WithoutRotation(unrotated)
         watched = {BEFORE: model, AFTER: after} if tokens.device.type == "cpu" else {}
         watches = {name: Stopwatch(each) for name, each in watched.items()}
-        return cls(model, after, without, unrotated, without.why_not(tokens), watches)
+        return cls(model, after, without, unrotated, without.why_not(tokens), watches, patched)
 
 
 def time_work(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> Facts:
@@ -112,7 +114,7 @@ def speeds(
     count: tokens per sample. inside: seconds of rotation within the watched steps.
     """
     before, after = samples[BEFORE], samples[AFTER]
-    facts: Facts = {
+    return {
         "seconds": {name: list(values) for name, values in samples.items()},
         "seconds_inside": {name: list(values) for name, values in inside.items()},
         "tokens_per_sample": count,
@@ -122,12 +124,9 @@ def speeds(
             name: asdict(Ratio.of(values, samples[WATCHED[name]]))
             for name, values in inside.items()
         },
-        "left_out": None,
+        "left_out": asdict(Ratio.of(before, samples[WITHOUT])) if WITHOUT in samples else None,
         "why_not_left_out": why_not,
     }
-    if WITHOUT in samples:
-        facts["left_out"] = asdict(Ratio.of(before, samples[WITHOUT]))
-    return facts
 
 
 def _length(work: str, views: Views, tokens: Tensor, plan: ModelPlan) -> int:
@@ -299,19 +298,18 @@ def _measure_dtype(
     text, kind = passage(source)
     count = plan.tokens or LENGTHS[0]
     tokens = model_files.random_tokens(source, count).to(plan.device)
-    patched: list[Any] = []
     with model_files.quiet():
-        views = Views.of(model, lambda view: patched.append(patch_model(view)), tokens[:, :8])
+        views = Views.of(model, patch_model, tokens[:, :8])
         if plan.tokens is not None:
             check_step(views.before, tokens, plan)
         if opening is not None:
             watch(opening)
         facts = {"dtype": name, **_model_facts(model, source)}
         facts["patch"] = {
-            "says": str(patched[0]),
-            "tables": list(patched[0].tables),
-            "taken": list(patched[0].taken),
-            "left": [list(each) for each in patched[0].left],
+            "says": str(views.patched),
+            "tables": list(views.patched.tables),
+            "taken": list(views.patched.taken),
+            "left": [list(each) for each in views.patched.left],
         }
         facts["speed"] = []
         for work in plan.work:

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from ropewalk.bench.clock import Run, peak_call_memory, quartiles, time_rows
 from ropewalk.bench.contenders import TRANSFORMERS, Absent, Contender, Rotation, kernel_serves
 from ropewalk.bench.workloads import COPIES, GRADIENT, IN_PLACE, THETA, Case, copying
 from ropewalk.files import Facts
-from ropewalk.machine import conditions, load
+from ropewalk.machine import conditions, load, versions
 from ropewalk.rotary.kernels import cpu
 
 
@@ -40,21 +39,20 @@ def worst_error(rotation: Rotation, case: Case) -> float:
     """
     was = case.tensors(rotation.seq_dim)
     q, k = (x.clone() for x in was)
-    if case.form == IN_PLACE:  # the result is in q and k
-        rotation.rotate(q, k)
-        return _worst((q, k), was, rotation, case)
-    if case.form != GRADIENT:
-        worst = _worst(rotation.rotate(q, k), was, rotation, case)
-    else:
+    errors = []
+    if case.form == GRADIENT:
         upstream = case.tensors(rotation.seq_dim, seed=1)
         rotated, gradients = forward_backward(rotation, q, k, upstream)
-        worst = max(
-            _worst(rotated, was, rotation, case),
-            _worst(gradients, upstream, rotation, case, sign=-1),
-        )
-    if not all(torch.equal(x, before) for x, before in zip((q, k), was, strict=True)):
+        backwards = zip(gradients, upstream, strict=True)
+        errors += [_error(y, x, rotation, case, sign=-1) for y, x in backwards]
+    else:
+        rotated = rotation.rotate(q, k)
+    if case.form == IN_PLACE:
+        rotated = q, k
+    elif not all(torch.equal(x, before) for x, before in zip((q, k), was, strict=True)):
         raise ValueError("writes into q or k")
-    return worst
+    errors += [_error(y, x, rotation, case) for y, x in zip(rotated, was, strict=True)]
+    return max(errors)
 
 
 def forward_backward(
@@ -67,18 +65,11 @@ def forward_backward(
         return rotated, torch.autograd.grad(rotated, leaves, upstream)
 
 
-def _worst(
-    found: Sequence[Tensor], was: Sequence[Tensor], rotation: Rotation, case: Case, sign: int = 1
-) -> float:
-    return max(_error(y, x, rotation, case, sign) for y, x in zip(found, was, strict=True))
-
-
-def _error(found: Tensor, x: Tensor, rotation: Rotation, case: Case, sign: int) -> float:
+def _error(found: Tensor, x: Tensor, rotation: Rotation, case: Case, sign: int = 1) -> float:
     if found.shape != x.shape or found.dtype != x.dtype:
         return float("inf")
-    exponents = (
-        torch.arange(0, case.workload.head_dim, 2, dtype=torch.float64) / case.workload.head_dim
-    )
+    head_dim = case.workload.head_dim
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
     angles = sign * case.workload.positions().double()[:, None] * THETA**-exponents
     rotated = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
     if rotation.seq_dim == -3:
@@ -95,10 +86,6 @@ def _pairs(x: Tensor, rotation: Rotation) -> Tensor:
     if rotation.pairing == "half":
         return torch.complex(*x.chunk(2, dim=-1))
     return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-
-
-class Refused(Exception):  # noqa: N818 - it is a result
-    """The reason why a contender is not timed."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +163,9 @@ def measure(
 ) -> RotationResults:
     """Measure everything in the plan; `watch` receives the conditions, then each table."""
     began = time.monotonic()
-    facts: Facts = conditions(command, plan.threads, ["torch", *_installed(plan)])
+    packages = dict.fromkeys(contender.package for contender in plan.contenders)
+    installed = [name for name in packages if name is not None and _is_installed(name)]
+    facts: Facts = conditions(command, plan.threads, ["torch", *installed])
     facts["machine"]["device"] = device_name(plan.device)
     facts["kernel"] = kernel_serves(plan.device)
     facts["instructions"] = {
@@ -205,20 +194,23 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> TimedTable:
     runs: dict[str, Run] = {limit: copying(case)}
     errors = {limit: 0.0}
     packages = {contender.name: contender.package for contender in plan.contenders}
-    refused = []
+    refused, most = [], allowed(case.dtype)
     for contender in plan.contenders:
         if contender.name in gone:
             continue
         try:
-            admitted = _admit(contender, case)
+            rotation = contender.make(case)
+            error = 0.0 if rotation is None else worst_error(rotation, case)
         except (ImportError, Absent) as reason:
             gone[contender.name] = _why_absent(contender, reason)
         except Exception as reason:  # another library's error concerns only its own row
-            says = str(reason) if isinstance(reason, Refused) else error_line(reason)
-            refused.append(Untimed(contender.name, says))
+            refused.append(Untimed(contender.name, error_line(reason)))
         else:
-            if admitted is not None:
-                rotation, errors[contender.name] = admitted
+            if error > most:
+                says = f"it computes another rotation, off by {error:.1g}, allowed {most:.1g}"
+                refused.append(Untimed(contender.name, says))
+            elif rotation is not None:
+                errors[contender.name] = error
                 runs[contender.name] = _rotating(rotation, case)
     with torch.set_grad_enabled(case.form == GRADIENT):
         samples = time_rows(runs, case.device, plan.rounds, plan.seconds)
@@ -256,17 +248,6 @@ def _table(case: Case, plan: Plan, gone: dict[str, str]) -> TimedTable:
     )
 
 
-def _admit(contender: Contender, case: Case) -> tuple[Rotation, float] | None:
-    """Return its rotation and worst error, None if it has no such form; Refused if it is wrong."""
-    rotation = contender.make(case)
-    if rotation is None:
-        return None
-    error, most = worst_error(rotation, case), allowed(case.dtype)
-    if error > most:
-        raise Refused(f"it computes another rotation, off by {error:.1g}, allowed {most:.1g}")
-    return rotation, error
-
-
 def _rotating(rotation: Rotation, case: Case) -> Run:
     q, k = case.tensors(rotation.seq_dim)
     if case.form == IN_PLACE:
@@ -286,17 +267,8 @@ def _why_absent(contender: Contender, error: Exception) -> str:
     return f"cannot be imported: {error_line(error)}"
 
 
-def _installed(plan: Plan) -> list[str]:
-    packages = dict.fromkeys(contender.package for contender in plan.contenders)
-    return [name for name in packages if name is not None and _is_installed(name)]
-
-
 def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
+    return versions([package])[package] != "unknown"
 
 
 def device_name(device: torch.device) -> str:
