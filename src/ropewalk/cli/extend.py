@@ -9,18 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from ropewalk.checks import did_you_mean, shown
+from ropewalk.cli import options
 from ropewalk.cli.messages import errors, one_line, print_blocks, print_rows
-from ropewalk.cli.options import (
-    PICTURES,
-    TypePairing,
-    argument,
-    dtype_of,
-    flag,
-    leave_out,
-    option,
-    path_of,
-    target_of,
-)
+from ropewalk.cli.options import argument, flag, option
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
@@ -50,7 +41,7 @@ def extend(
             "N", "Context in training, if config.json does not state it.", min=2, show_default=False
         ),
     ] = None,
-    pairing: TypePairing = None,
+    pairing: options.TypePairing = None,
     model: Annotated[
         str | None,
         option(
@@ -103,7 +94,7 @@ def extend(
                 f"--engine must be one of {', '.join(known)}, got {shown(engine)}"
                 + did_you_mean(engine, known)
             )
-        picture = target_of("--plot", plot, PICTURES)
+        picture = options.target_of("--plot", plot, options.PICTURES)
         plan = _loss_plan(model, text, passages, dtype, device, seconds, trust_remote_code)
         rules_for = partial(compare_rules, to=to, method=method, original=original, pairing=pairing)
         extension, measured = rules_for(config), None
@@ -137,9 +128,9 @@ def _loss_plan(
     from ropewalk.machine import pick_device
     from ropewalk.tools.loss.measure_losses import MOST_TOKENS, PASSAGES, SECONDS, LossPlan
 
-    folder, file = path_of("--model", model), path_of("--text", text)
+    folder, file = options.path_of("--model", model), options.path_of("--text", text)
     if folder is None and file is None:
-        leave_out("without --model", {
+        options.leave_out("without --model", {
             "--passages": passages, "--dtype": dtype, "--device": device, "--seconds": seconds,
             "--trust-remote-code": trust_remote_code,
         })  # fmt: skip
@@ -147,7 +138,7 @@ def _loss_plan(
     if folder is None or file is None:
         needed, other = ("--text", "--model") if file is None else ("--model", "--text")
         raise ValueError(f"{needed} must be given with {other}")
-    chosen = dtype_of("float32" if dtype is None else dtype)
+    chosen = options.dtype_of("float32" if dtype is None else dtype)
     if seconds == 0:
         raise ValueError("--seconds must be above 0, got 0")
     return LossPlan(

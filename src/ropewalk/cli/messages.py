@@ -114,7 +114,7 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt_once)
-    warnings.showwarning = _warn
+    warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
     at_interruption = Interrupted(interrupted)
     try:
         yield at_interruption
@@ -139,10 +139,6 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         _fail(f"{where}{error.strerror or error}{intact}", 1)
     except CellFailed as error:
         _fail(error, 1)
-
-
-def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    _say(f"warning: {message}")
 
 
 def _fail(message: object, code: int) -> NoReturn:

@@ -6,10 +6,11 @@ from typing import Annotated
 
 from ropewalk.cli import options
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
+from ropewalk.cli.options import option
 
 OneEncoding = Annotated[
     str | None,
-    options.option(
+    option(
         "NAME",
         "One encoding, such as rotary(theta=1e6); see ropewalk encodings.  [default: rotary]",
         "--encodings",
@@ -18,9 +19,7 @@ OneEncoding = Annotated[
 ]
 OneSeed = Annotated[
     str | None,
-    options.option(
-        "N", "Seed of parameters, data order and dropout.  [default: 1]", "--seeds", "--seed"
-    ),
+    option("N", "Seed of parameters, data order and dropout.  [default: 1]", "--seeds", "--seed"),
 ]
 
 

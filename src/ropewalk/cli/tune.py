@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from ropewalk.cli import options
 from ropewalk.cli.compare import run_and_print
 from ropewalk.cli.messages import RESUMABLE, errors, new_console
-from ropewalk.cli.options import (
-    Against,
-    Imports,
-    Jobs,
-    Note,
-    argument,
-    import_all,
-    names_of,
-    path_of,
-)
+from ropewalk.cli.options import argument
 
 
 def tune(
@@ -27,10 +19,10 @@ def tune(
             "Values to try; fields are beam, length_penalty, select and average.",
         ),
     ],
-    jobs: Jobs = None,
-    against: Against = None,
-    note: Note = None,
-    imports: Imports = None,
+    jobs: options.Jobs = None,
+    against: options.Against = None,
+    note: options.Note = None,
+    imports: options.Imports = None,
 ) -> None:
     """Tune decoding of a finished run on validation data.
 
@@ -42,8 +34,8 @@ def tune(
         from ropewalk.lab.results import read_results
         from ropewalk.lab.running.tuning import read_tuned_config
 
-        folder = path_of("RUN", run)
-        import_all(imports)
+        folder = options.path_of("RUN", run)
+        options.import_all(imports)
         config = read_tuned_config(folder, sweep)
         former = read_results(folder)
         interruption.message = RESUMABLE
@@ -53,6 +45,6 @@ def tune(
             folder,
             jobs=jobs,
             note=former.note if note is None else note,
-            against=former.against if against is None else names_of(against),
+            against=former.against if against is None else options.names_of(against),
             after=former.command,
         )

@@ -9,20 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ropewalk.checks import shown
+from ropewalk.cli import options
 from ropewalk.cli.messages import errors, print_blocks
-from ropewalk.cli.options import (
-    PICTURES,
-    Device,
-    Imports,
-    argument,
-    dtype_of,
-    flag,
-    import_all,
-    leave_out,
-    option,
-    path_of,
-    target_of,
-)
+from ropewalk.cli.options import argument, flag, option
 
 if TYPE_CHECKING:
     import torch
@@ -62,11 +51,11 @@ def usage(
     dtype: Annotated[
         str, option("NAME", "float32, bfloat16 or float16; not for a run.")
     ] = "float32",
-    device: Device = "auto",
+    device: options.Device = "auto",
     trust_remote_code: Annotated[
         bool, flag("--trust-remote-code", "Execute the model code in MODEL.")
     ] = False,
-    imports: Imports = None,
+    imports: options.Imports = None,
     as_json: Annotated[bool, flag("--json", "Print one JSON document.")] = False,
     plot: Annotated[str | None, option("PATH", ".png or .svg file for the heat map.")] = None,
 ) -> None:
@@ -81,18 +70,18 @@ def usage(
         from ropewalk.tools import usage as measure
         from ropewalk.tools.usage.usage_report import summary_blocks, usage_picture
 
-        place, text_file = path_of("MODEL", model), path_of("--text", text)
-        picture = target_of("--plot", plot, PICTURES)
-        on, chosen = pick_device(device), dtype_of(dtype)
+        place, text_file = options.path_of("MODEL", model), options.path_of("--text", text)
+        picture = options.target_of("--plot", plot, options.PICTURES)
+        on, chosen = pick_device(device), options.dtype_of(dtype)
         with redirect_stdout(sys.stderr):  # what the model's code prints
             if run_of(place) is not None:
-                import_all(imports)
+                options.import_all(imports)
                 name, ids, targets, loaded = _of_run(
                     place, encoding, seed, text_file, window, tokens, on
                 )
             else:
                 others = {"--encoding": encoding, "--seed": seed}
-                leave_out("for a model that is not in a run folder", others)
+                options.leave_out("for a model that is not in a run folder", others)
                 name, ids, loaded = _of_transformers(
                     place, text_file, window, tokens, chosen, on, trust_remote_code
                 )
