@@ -89,12 +89,6 @@ def pick(products: Tensor, rows: Tensor) -> Tensor:
     return products.gather(-1, _for_heads(rows, products))
 
 
-def sum_by_row(p: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Sum p `(B, H, S, T)` over the keys that share a row: `(B, H, S, count)`."""
-    sums = p.new_zeros(*p.shape[:-1], count)
-    return sums.scatter_add(-1, _for_heads(rows, p), p)
-
-
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Return the softmax over the keys that a query may look at, and exactly 0 for all others.
 
@@ -132,7 +126,8 @@ class ShawSite(ScoringSite):
         output = super().weigh(p, v, placement)
         if self.values is None:
             return output
-        shares = sum_by_row(p, self._rows(placement), self.count)
+        sums = p.new_zeros(*p.shape[:-1], self.count)  # over the keys that share a row
+        shares = sums.scatter_add(-1, _for_heads(self._rows(placement), p), p)
         return output + (shares @ self._table(self.values, p.dtype)).to(v.dtype)
 
     def _rows(self, placement: Placement) -> Tensor:

@@ -44,8 +44,7 @@ class ModelSpec:
         key for one that is missing, contradictory or unknown to the rule. A key that may be missing
         has the default of the model's own code.
         """
-        model = read_config(config, pairing=pairing)
-        return cls(model.stacks, model.model_type)
+        return cls(*read_config(config, pairing=pairing))
 
     def __post_init__(self) -> None:
         if not isinstance(self.stacks, Mapping):

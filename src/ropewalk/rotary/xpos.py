@@ -87,11 +87,10 @@ class XPosEmbedding(nn.Module):
         seq_dim: int = -2,
     ) -> tuple[Tensor, Tensor]:
         """Rotate and scale q (B, H, S, D) and k (B, K, T, D); arguments as in `RotaryEmbedding`."""
-        own_positions = key_positions is not None
-        if not own_positions:
-            key_positions = positions
+        k_name, k_offset = "key_positions", 0
+        if key_positions is None:
+            k_name, k_offset, key_positions = "positions", offset, positions
             check_same_length(q, k, seq_dim)
-        k_name, k_offset = ("key_positions", 0) if own_positions else ("positions", offset)
         return (
             self._rotate("q", q, "positions", positions, offset, length, seq_dim, 1),
             self._rotate("k", k, k_name, key_positions, k_offset, length, seq_dim, -1),

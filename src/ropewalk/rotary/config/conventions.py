@@ -116,3 +116,9 @@ class RopeConventions(NamedTuple):
     indexer: IndexerConventions | None = None
     indexer_layer_types: frozenset[str] | None = None
     shares_indexers: bool = False
+
+    @property
+    def layers_differ(self) -> bool:
+        """Whether types of layers have ropes of their own."""
+        differ = self.keys_by_layer_type or self.unscaled_layer_types
+        return self.rope_parameters_by_layer_type or bool(differ)

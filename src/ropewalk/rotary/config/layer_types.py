@@ -58,12 +58,7 @@ def read_layer_types(settings: JsonObject, conventions: RopeConventions) -> list
         full_at = 0 if conventions.full_attention_at == "first" else interval - 1
         other = conventions.other_layer_type
         return [FULL if i % interval == full_at else other for i in range(count)]
-    if (
-        conventions.rope_parameters_by_layer_type
-        or conventions.keys_by_layer_type
-        or conventions.nope_layer_types
-        or conventions.unscaled_layer_types
-    ):
+    if conventions.layers_differ or conventions.nope_layer_types:
         raise ValueError("layer_types must be given, since this model's layers differ, got none")
     return [None] * count
 

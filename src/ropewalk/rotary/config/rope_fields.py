@@ -121,8 +121,7 @@ def rope_dictionary(
     name = conventions.rope_parameters_names.get(layer_type or "", layer_type)
     layer_types = [key for key, value in written.items() if isinstance(value, Mapping)]
     if not layer_types:
-        differ = conventions.keys_by_layer_type or conventions.unscaled_layer_types
-        if conventions.rope_parameters_by_layer_type or (is_today and differ):
+        if conventions.rope_parameters_by_layer_type or (is_today and conventions.layers_differ):
             raise ValueError(
                 f"rope_parameters must have a dictionary for each type of layer, such as "
                 f"{shown(name)}, got {shown(written)}"

@@ -145,13 +145,10 @@ def _rope_parameters(
     layers: Layers, by_layer_type: FieldsByLayerType, conventions: RopeConventions
 ) -> dict[Any, Any]:
     """Return the fields once if all layers have the same ones, else by layer type."""
-    differ = (
-        conventions.rope_parameters_by_layer_type
-        or conventions.keys_by_layer_type
-        or conventions.unscaled_layer_types
-    )
     first = next(iter(by_layer_type.values()))
-    if not differ and all(rope_fields == first for rope_fields in by_layer_type.values()):
+    if not conventions.layers_differ and all(
+        rope_fields == first for rope_fields in by_layer_type.values()
+    ):
         return first
     rope_parameters: dict[Any, Any] = {
         layer.layer_type: None for layer in layers if layer.rope is None
