@@ -207,9 +207,7 @@ def test_a_file_that_is_not_of_a_run_is_named(stored, file, change):
     facts.pop("checksum", None)
     change(facts)
     (stored / file).write_text(json.dumps(facts), encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=rf"{file} (is not as ropewalk writes it|has no )"
-    ):
+    with pytest.raises(ValueError, match=rf"{file} (is not as ropewalk writes it|has no )"):
         run_answer({"run": str(stored)})
 
 
