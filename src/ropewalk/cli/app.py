@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 from typing import Annotated
@@ -72,10 +73,14 @@ def main() -> None:
     end_with(run_command)
 
 
+#: Reading the options of all commands takes 50 ms, which a process that runs many spends once.
+_read_commands = functools.cache(typer.main.get_command)
+
+
 def run_command() -> int:
     """Run the command line and return its exit status."""
     try:
-        return int(app(prog_name="ropewalk", standalone_mode=False) or 0)
+        return int(_read_commands(app)(prog_name="ropewalk", standalone_mode=False) or 0)
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             print(error, file=sys.stderr)
