@@ -9,19 +9,31 @@ import warnings
 
 import pytest
 import torch
+from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
+
+# The same examples each time, and no deadline; half as many as usual, since most tests ask for them
+# once for each of a dozen specs or encodings.
+settings.register_profile("suite", settings.get_profile("ci"), max_examples=50)
 
 # A shell starts a script's background jobs deaf to Ctrl-C, which tests send and commands heed.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the marks choose
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def seeds():
     random.seed(0)
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed notes the stack for absent devices
 
 
 @pytest.fixture(autouse=True, scope="module")
