@@ -45,6 +45,7 @@ def drawn():
 
 
 class TestPictures:
+    @pytest.mark.slow
     def test_they_are_those_of_the_pages(self, drawn):
         shown = {
             name
@@ -53,6 +54,7 @@ class TestPictures:
         }
         assert shown == drawn.keys()
 
+    @pytest.mark.slow
     def test_the_script_draws_them_again(self, drawn):
         """The words are equal; numbers may differ in the last digits between processors."""
         for name, text in drawn.items():

@@ -131,6 +131,7 @@ def test_only_a_run_is_timed_and_never_its_preparation(monkeypatch):
     assert len(time_steps(steps, CPU, None, 1030.0, clock=lambda: now[0])["b"]) == 10
 
 
+@pytest.mark.slow
 def test_every_work_has_its_rates_ratios_and_shares_next_to_the_conditions(measured):
     assert {"commit", "command", "versions", "started", "duration_s"} <= measured.keys()
     assert {"torch", "transformers"} <= measured["versions"].keys()

@@ -198,6 +198,7 @@ def test_an_error_of_known_size_is_measured_as_what_it_is(pairing):
     assert exactness.score_error(still, positions, one_step, 2) > 1e-3
 
 
+@pytest.mark.slow
 def test_exactness_runs_to_the_end_and_its_numbers_are_sane(run_script, tmp_path, capsys):
     results = run_script(exactness, "--smoke", "--threads", str(torch.get_num_threads()))
     assert {"commit", "command", "versions", "machine", "duration_s"} <= results.keys()

@@ -54,6 +54,7 @@ def answers(data):
     return data["encodings"]["answers"]
 
 
+@pytest.mark.slow
 def test_every_encoding_is_there_and_the_data_stay_small(data):
     assert list(data["encodings"]["answers"]) == list(REGISTRY)
     assert [each["name"] for each in names_answer({})["names"]] == list(REGISTRY)
@@ -70,6 +71,7 @@ def test_no_word_of_a_docstring_is_lost(name):
                    and not each.startswith("Source"))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_encoding(answers):
     slopes = [2.0 ** (-8 * (head + 1) / 4) for head in range(4)]
     found = torch.tensor(answers["alibi"]["heads"])
@@ -85,6 +87,7 @@ def test_the_numbers_are_those_of_the_encoding(answers):
     assert answers["cope"]["parameters"] == 64 * 16
 
 
+@pytest.mark.slow
 def test_the_pictures_are_those_of_figures_and_none_is_wrong(answers):
     for name, answer in answers.items():
         drawn, vectors, heads = (answer[key] for key in ("pictures", "vectors", "heads"))

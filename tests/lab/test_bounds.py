@@ -188,6 +188,7 @@ class TestModelFiles:
             file.truncate(2**40)  # of holes: it takes no disk
         self.refused(path, "its header claims")
 
+    @pytest.mark.slow
     def test_many_tensors(self, path):
         empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
         header = json.dumps({f"t{i}": empty for i in range(200_000)}).encode()
@@ -227,6 +228,7 @@ def test_a_line_to_translate(run, tmp_path):
         translator([" ".join("?" * 9_000)])
 
 
+@pytest.mark.slow
 def test_a_corpus_is_linear_and_at_most_four_times_its_size(tmp_path):
     draw = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz      "

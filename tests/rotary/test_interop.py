@@ -221,6 +221,7 @@ class Rotated(torch.nn.Module):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pairing", "seq_dim", "dtype"),
     [("half", -2, torch.float32), ("interleaved", -3, torch.float16)],

@@ -407,6 +407,7 @@ def test_compiled_once_for_all_lengths_and_offsets(spec, compiled):
     assert steps.frame_count <= MOST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["positions", "rows", "keys"])
 @pytest.mark.parametrize("spec", [NAMED["plain"], NAMED["m-rope"]])
 def test_compiled_once_with_positions(spec, kind, compiled):
@@ -431,6 +432,7 @@ def test_longrope_compiles_once_for_each_side_of_its_length(compiled):
     assert counter.frame_count <= MOST + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("spec", [NAMED["longrope"], NAMED["dynamic"]], ids=["longrope", "dynamic"])
 def test_lengths_that_differ_in_the_batch_and_dynamic_rules_are_one_graph(spec, each, compiled):
@@ -446,6 +448,7 @@ def test_lengths_that_differ_in_the_batch_and_dynamic_rules_are_one_graph(spec, 
     assert graphs[-1] == graphs[4]
 
 
+@pytest.mark.slow
 def test_moves_and_gradients_compile(compiled):
     spec = NAMED["partial, loud yarn"]
     rope = RotaryEmbedding(spec)
@@ -485,6 +488,7 @@ class Prefill(nn.Module):
         return self.rope(q, k, where, length=2**31)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "given", "strict"),
     [
@@ -524,6 +528,7 @@ WITHIN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 @pytest.mark.parametrize("transform", WITHIN)
 def test_transforms_within_a_compiled_function(transform):

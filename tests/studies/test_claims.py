@@ -36,8 +36,9 @@ def rows():
     return claims.collect()
 
 
-def test_the_committed_page_is_what_the_results_say(rows):
+def test_the_committed_page_is_what_the_results_say(rows, monkeypatch):
     assert (RESULTS / "claims.md").read_text("utf-8") == claims.page(rows)
+    monkeypatch.setattr(claims, "collect", lambda: rows)
     claims.main(["--check"])
 
 

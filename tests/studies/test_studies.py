@@ -106,6 +106,7 @@ def phrases_run(run_of):
     return run_of(**PHRASES)
 
 
+@pytest.mark.slow
 def test_rotary_parts_looks_into_every_layer_and_seed(text_run, tmp_path):
     rotary_parts.main([str(text_run), "--out", str(tmp_path)])
     held = read_json(tmp_path / "results.json")["encodings"]
@@ -129,6 +130,7 @@ def test_rotary_parts_looks_into_every_layer_and_seed(text_run, tmp_path):
         assert number in alt
 
 
+@pytest.mark.slow
 def test_frequency_usage_measures_every_seed(run_of, tmp_path):
     run = run_of(**{**TEXT, "train_length": 16, "length_multiples": (1,), "encodings": ("rotary",)})
     frequency_usage.main([str(run), "--out", str(tmp_path)])
@@ -143,6 +145,7 @@ def test_frequency_usage_measures_every_seed(run_of, tmp_path):
         assert (tmp_path / f"norms-{scheme}.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_token_is_left_whole_where_nothing_is_added(text_run, tmp_path):
     token_left.main([str(text_run), "--out", str(tmp_path)])
     held = read_json(tmp_path / "results.json")["encodings"]
@@ -153,6 +156,7 @@ def test_a_token_is_left_whole_where_nothing_is_added(text_run, tmp_path):
     assert "`sinusoidal`, seed 2" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_extrapolation_has_the_runs_own_scores(extrapolated):
     """Also fails if the plain rope, rebuilt among the rules, is not the model that was scored."""
     text, generated = read_json(extrapolated / "results.json")["runs"]
@@ -173,6 +177,7 @@ def test_extrapolation_has_the_runs_own_scores(extrapolated):
     assert "→ – |" in readme
 
 
+@pytest.mark.slow
 def test_rules_are_tested_against_plain_rotary(extrapolated):
     """Fails if a rule is tested on other items, against another rule, or without correction."""
     rules = read_json(extrapolated / "results.json")["runs"][0]["rules"]
@@ -190,6 +195,7 @@ def test_rules_are_tested_against_plain_rotary(extrapolated):
         assert versus["p"] <= versus["p_holm"] <= 1
 
 
+@pytest.mark.slow
 def test_a_published_folder_keeps_the_rules_that_were_tried(
     text_run, extrapolated, tmp_path, monkeypatch
 ):

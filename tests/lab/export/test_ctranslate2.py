@@ -75,7 +75,7 @@ def test_every_encoding_is_exported_or_refused():
     assert set(REGISTRY) <= named
 
 
-def differences(spec, model, folder, count=6, longest=16):
+def differences(spec, model, folder, count=4, longest=12):
     return compare(model, write(spec, folder / "out"), random_sources(count, longest))
 
 
@@ -139,6 +139,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("encoding", "fault"), FAULTS)
 def test_a_wrong_field_is_noticed(encoding, fault, tmp_path):
     """Otherwise the tests above prove nothing."""

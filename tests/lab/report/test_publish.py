@@ -127,6 +127,7 @@ def test_the_readme_shows_both_schemes_and_says_the_numbers(published, facts):
         assert mean is None or f"{row['name']}, {short(mean)} (" in drawn["bleu"].alt
 
 
+@pytest.mark.slow
 def test_a_former_picture_of_attention_stays_until_its_weights_are_known(copied, published):
     for scheme in ("light", "dark"):
         (copied / f"attention-{scheme}.png").unlink()
@@ -319,6 +320,7 @@ def test_a_cell_that_comes_again_replaces_the_old(made):
     assert last["command"] == "last"
 
 
+@pytest.mark.slow
 def test_an_encoding_that_lacks_a_seed_is_not_tested(made, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "pictures_of", lambda results: {})

@@ -118,6 +118,7 @@ def test_memory_that_runs_out_in_a_cell_is_one_line(error):
     assert event["error"].startswith("out of memory: ")
 
 
+@pytest.mark.slow
 def test_a_cell_without_its_parent_saves_and_ends(tmp_path, monkeypatch):
     """Fails if it trains on, unsaved, when whoever started it is gone.
 

@@ -146,6 +146,7 @@ def test_a_run_without_a_sweep_keeps_its_config():
     assert training_fields(swept) == training_fields(config)
 
 
+@pytest.mark.slow
 def test_each_encoding_gets_its_best_rate_with_an_equal_budget(tmp_path):
     config = config_of("copy", encodings="rotary,none", sweep=RATES, seeds="1,2")
     results = compare(config, tmp_path).as_json()
@@ -219,6 +220,7 @@ def finished(made, tmp_path):
     return shutil.copytree(made, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_decoding_is_chosen_on_validation_by_all_seeds(translation, tmp_path):
     sweep = {"average": [1, 2], "length_penalty": [0.0, 1.0, 2.0]}
     config = translation(seeds="1,2", sweep=sweep, average=1)

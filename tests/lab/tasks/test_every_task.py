@@ -19,7 +19,7 @@ from tiny_tasks import config_of
 from ropewalk.files import read_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
-from ropewalk.lab.presets import TASKS, TRAINED_SIZES
+from ropewalk.lab.presets import TASKS
 from ropewalk.lab.report.findings import findings
 from ropewalk.lab.report.publish import publish
 from ropewalk.lab.report.readme import readme
@@ -38,7 +38,7 @@ def printed(show, *arguments):
     return console.file.getvalue()
 
 
-ALIKE = set(TRAINED_SIZES) - {"copy"}  # of the same class as copy
+QUICK = {"copy", "causal-lm"}  # which other tests read too
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def refused(compared):
 @pytest.mark.parametrize(
     "task",
     [
-        pytest.param(task, marks=pytest.mark.slow if task in ALIKE else ())
+        pytest.param(task, marks=() if task in QUICK else pytest.mark.slow)
         for task in TASKS
         if task != "translation"
     ],

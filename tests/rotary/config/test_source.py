@@ -112,6 +112,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of Linux")
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_file_takes_at_most_two_seconds_and_500_mb(name, tmp_path):
