@@ -26,7 +26,7 @@ from ropewalk.lab.results import CellResults, read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
-from ropewalk.tools.usage.head_usage import pair_norms
+from ropewalk.tools.usage.head_usage import pair_squares
 
 FOLDER = RESULTS / "rotary-parts"
 WINDOWS = 64  # of the test text, each of the trained length
@@ -62,7 +62,7 @@ def measure_model(model: LanguageModel, tokens: Tensor) -> Facts:
     if spec is not None:
         facts["norms"] = [
             {
-                name: [_rounded(head) for head in pair_norms(x, spec)]
+                name: [_rounded(head) for head in pair_squares(x, spec).mean((0, 2)).sqrt()]
                 for name, x in (("q", each.q), ("k", each.k))
                 if x is not None
             }

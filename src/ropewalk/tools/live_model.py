@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def replaced(replacements: Sequence[tuple[Part, Callable[..., Any]]]) -> Iterato
         yield
 
 
-CONTAINERS = (list, dict, set)
+CONTAINERS = (list, dict, set, OrderedDict)
 
 
 @contextmanager
@@ -81,7 +82,8 @@ def preserved(model: nn.Module) -> Iterator[None]:
     """Context after which a model has the state of before, in each of its modules.
 
     Rules that depend on the length store frequencies and lengths while a model runs. Buffers and
-    tensors are copied; weights are not, because no run changes them.
+    tensors are copied; weights are not, because no run changes them. Hooks too are as before:
+    transformers leaves some that collect outputs.
     """
     before = [(module, dict(vars(module)), _copies(module)) for module in model.modules()]
     try:

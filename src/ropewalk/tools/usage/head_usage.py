@@ -218,18 +218,12 @@ class Rope:
         return mask
 
 
-def pair_norms(x: Tensor, spec: RotarySpec) -> Tensor:
-    """Return the root mean square norm of each head's pairs `(H, R/2)`, over all tokens.
-
-    x `(B, H, S, D)` before rotation. Pairs are in the order of the spec; the fastest comes first
-    unless the spec has axes of its own (`Rope.order`).
-    """
-    norms: Tensor = pair_squares(x, spec).mean((0, 2)).sqrt()
-    return norms
-
-
 def pair_squares(x: Tensor, spec: RotarySpec) -> Tensor:
-    """Return the squared norm of each pair `(B, H, S, R/2)`, float64, of x before rotation."""
+    """Return the squared norm of each pair `(B, H, S, R/2)`, float64, of x before rotation.
+
+    Pairs are in the order of the spec; the fastest comes first unless the spec has axes of its own
+    (`Rope.order`).
+    """
     x = x.cpu() if x.device.type == "mps" else x  # Apple's GPUs have no float64
     return split_pairs(x.double(), spec, spec.pairing).square().sum(-1)
 

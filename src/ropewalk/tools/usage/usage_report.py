@@ -12,6 +12,7 @@ from ropewalk.figures.wavelength_pictures import frequency_usage
 from ropewalk.tools.usage.head_usage import Cost, Kind, Layer, Norms, Usage
 
 BANDS = ("fast", "medium", "slow")
+KINDS: tuple[Kind, ...] = ("position", "content")
 #: Nats. A float32 loss has steps of about 2e-7 to 5e-7, so smaller changes may be rounding.
 ROUNDING = 1e-6
 
@@ -57,12 +58,12 @@ def sentences(found: Usage) -> Iterator[str]:
         where = f", mean of {len(shares)} layers ({min(slow):.0%} to {max(slow):.0%})"
     yield (
         f"The slow pairs, with wavelengths above {found.length:,} tokens, have "
-        f"{_mean(slow):.0%} of the squared norm of q{where}; they are {_mean(even):.0%} of the "
-        f"pairs."
+        f"{sum(slow) / len(slow):.0%} of the squared norm of q{where}; they are "
+        f"{sum(even) / len(even):.0%} of the pairs."
     )
     heads = [head for layer in found.layers for head in layer.heads]
     if any(head.distance is not None for head in heads):
-        position, content = (len(found.named(kind)) for kind in ("position", "content"))
+        position, content = (len(found.named(kind)) for kind in KINDS)
         rest = len(heads) - position - content
         are, rest_are = ("is" if count == 1 else "are" for count in (position, rest))
         others = f"; the other {rest} {rest_are} neither clearly" if rest else ""
@@ -97,10 +98,6 @@ def _cost_sentences(costs: tuple[Cost, ...]) -> Iterator[str]:
         "This is what stopping costs this model on this text; a model that is trained with p-RoPE "
         "can adapt to it (arXiv 2410.06205 trains)."
     )
-
-
-def _mean(numbers: list[float]) -> float:
-    return sum(numbers) / len(numbers)
 
 
 Rows = list[tuple[str, ...]]
@@ -150,7 +147,7 @@ def summary_blocks(found: Usage, source: str) -> Iterator[tuple[str, Rows]]:
 
 def _layer_rows(found: Usage) -> Iterator[tuple[str, ...]]:
     known = any(head.distance is not None for layer in found.layers for head in layer.heads)
-    kinds: tuple[Kind, ...] = ("position", "content") if known else ()
+    kinds = KINDS if known else ()
     named = (*(f"{kind}-like" for kind in kinds), "heads")
     yield ("layer", *(f"q {band}" for band in BANDS), *(f"k {band}" for band in BANDS), *named)
     shares = [shares_of(layer, found.length) for layer in found.layers]
@@ -175,8 +172,7 @@ def _head_rows(found: Usage) -> Iterator[tuple[str, ...]]:
         return max(head.position_share or 0.0, head.at_distance or 0.0)
 
     heads = {(x.layer, place): head for x in found.layers for place, head in enumerate(x.heads)}
-    kinds: tuple[Kind, ...] = ("position", "content")
-    for kind in kinds:
+    for kind in KINDS:
         clearest = sorted(found.named(kind), key=clearness, reverse=kind == "position")
         for layer, place in clearest[:MOST_HEADS]:
             head, share = heads[layer, place], ""
