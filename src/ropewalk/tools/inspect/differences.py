@@ -99,7 +99,9 @@ def compare_ropes(
     notes = missing = _missing_layers(one, two)
     layers = []
     for difference in _layers(one, two):
-        if _only_written_differently(difference):
+        names = {field.name for field in difference.fields}
+        largest = max((angle.radians for angle in difference.angles), default=0.0)
+        if names <= {"rule", "rule_fields"} and difference.reason is None and largest < EQUAL:
             numbers = ranges(difference.layers)
             place = f"{difference.stack} layers {numbers}" if numbers else difference.stack
             notes = [*notes, f"{place}: the rules are written differently and rotate the same"]
@@ -110,29 +112,15 @@ def compare_ropes(
 
 
 def _layers(one: ModelReport, two: ModelReport) -> Iterator[LayerDifference]:
+    # The order in which a GGUF file writes pairs is that of q and of k: scores are the same.
+    not_compared: tuple[str, ...] = () if one.form == two.form else ("write_pairing",)
+    not_compared += ("pairing",) if _permuted(one, two) else ()
     for a, b in product(one.kinds, two.kinds):
         shared = tuple(sorted(set(a.layers) & set(b.layers)))
         unknown = not a.layers or not b.layers
         alike = a.stack == b.stack and (shared or (unknown and a.layer_types == b.layer_types))
-        if alike and (found := _difference(a, b, shared, _not_compared(one, two))):
-            yield found
-
-
-def _only_written_differently(found: LayerDifference) -> bool:
-    """Return whether layers have different fields of their rules, and equal angles."""
-    names = {field.name for field in found.fields}
-    largest = max((angle.radians for angle in found.angles), default=0.0)
-    return names <= {"rule", "rule_fields"} and found.reason is None and largest < EQUAL
-
-
-def _not_compared(one: ModelReport, two: ModelReport) -> tuple[str, ...]:
-    """Return fields in which a GGUF file and a config.json may differ, with the same scores.
-
-    The order in which pairs are written is that of q and of k, so it does not change scores.
-    """
-    if one.form == two.form:
-        return ()
-    return ("pairing", "write_pairing") if _permuted(one, two) else ("write_pairing",)
+        if alike and (difference := _difference(a, b, shared, not_compared)):
+            yield difference
 
 
 def _permuted(one: ModelReport, two: ModelReport) -> bool:
@@ -157,8 +145,15 @@ def _difference(
     angles: tuple[AngleDifference, ...] = ()
     one_radian, reason = None, None
     if a.rope is not None and b.rope is not None:
-        reason = _not_comparable(a.rope, b.rope)
-        if reason is None:
+        sizes = a.rope.rotary_dim, b.rope.rotary_dim
+        if sizes[0] != sizes[1]:
+            reason = (
+                f"{sizes[0]} and {sizes[1]} dimensions rotate, so pairs have other dimensions and "
+                f"other angles from distance 1 on"
+            )
+        elif a.rope.spec.axis_of_pair != b.rope.spec.axis_of_pair:
+            reason = "pairs follow different axes"
+        else:
             angles, one_radian = _angles(a.rope, b.rope)
     types = tuple(dict.fromkeys((*a.layer_types, *b.layer_types)))
     return LayerDifference(a.stack, layers, types, tuple(fields), angles, one_radian, reason)
@@ -199,18 +194,6 @@ def _same(first: Any, second: Any) -> bool:
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return first.keys() == second.keys() and all(_same(first[k], second[k]) for k in first)
     return bool(first == second)
-
-
-def _not_comparable(one: RopeFacts, two: RopeFacts) -> str | None:
-    """Return why the angles of two ropes cannot be compared pair by pair, or None."""
-    if one.rotary_dim != two.rotary_dim:
-        return (
-            f"{one.rotary_dim} and {two.rotary_dim} dimensions rotate, so pairs have other "
-            f"dimensions and other angles from distance 1 on"
-        )
-    if one.spec.axis_of_pair != two.spec.axis_of_pair:
-        return "pairs follow different axes"
-    return None
 
 
 def _angles(one: RopeFacts, two: RopeFacts) -> tuple[tuple[AngleDifference, ...], int | None]:

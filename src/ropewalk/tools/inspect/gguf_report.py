@@ -324,10 +324,6 @@ def gguf_cautions(
             "state which, and this report lists all layers as rotated",
             "read the config.json of the model, which states them",
         )
-    yield from _scaling(values, kinds)
-
-
-def _scaling(values: GgufValues, kinds: Sequence[LayerKind]) -> Iterator[Caution]:
     rules = {kind.rope.rule for kind in kinds if kind.rope is not None}
     if "YaRN" in rules and not values.integer(f"{SCALING}.original_context_length"):
         longest = values.integer("context_length") or 0

@@ -115,25 +115,21 @@ def layer_kinds(model: ModelSpec, longest: int | None) -> tuple[LayerKind, ...]:
             )  # fmt: skip
             grouped.setdefault(key, []).append(i)
         length = longest if stack == "text" else None
-        kinds += [_kind(stack, layers, numbers, length) for numbers in grouped.values()]
+        for numbers in grouped.values():
+            layer = layers[numbers[0]]
+            types = dict.fromkeys(layers[i].layer_type for i in numbers)
+            temperature = layer.query_temperature
+            kind = LayerKind(
+                stack=stack,
+                layers=tuple(numbers),
+                layer_types=tuple(name for name in types if name is not None),
+                rope=_facts(layer.rope, layer, length),
+                softmax_factor=layer.softmax_factor,
+                query_temperature=None if temperature is None else asdict(temperature),
+                indexer=_facts(layer.indexer, layer, length),
+            )
+            kinds.append(kind)
     return tuple(kinds)
-
-
-def _kind(
-    stack: str, layers: tuple[LayerSpec, ...], numbers: list[int], longest: int | None
-) -> LayerKind:
-    layer = layers[numbers[0]]
-    types = dict.fromkeys(layers[i].layer_type for i in numbers)
-    temperature = layer.query_temperature
-    return LayerKind(
-        stack=stack,
-        layers=tuple(numbers),
-        layer_types=tuple(name for name in types if name is not None),
-        rope=_facts(layer.rope, layer, longest),
-        softmax_factor=layer.softmax_factor,
-        query_temperature=None if temperature is None else asdict(temperature),
-        indexer=_facts(layer.indexer, layer, longest),
-    )
 
 
 def _facts(rope: RotarySpec | None, layer: LayerSpec, longest: int | None) -> RopeFacts | None:
@@ -203,13 +199,13 @@ def _file(path: Path) -> Source:
 
 def _from_hub(name: str) -> Path:
     """Return the cached config.json of a model on the hub; download it if it is not cached."""
+    rule = "config must be a file, or a name on the Hugging Face hub"
+    got = f"got {shown(name)}: no such file, and"
     try:
         import huggingface_hub as hub
     except ImportError:
-        raise ValueError(
-            f"config must be a file, or a name on the Hugging Face hub, got {shown(name)}: no such "
-            f"file, and the hub needs huggingface_hub: pip install 'ropewalk[hub]'"
-        ) from None
+        needs = "the hub needs huggingface_hub: pip install 'ropewalk[hub]'"
+        raise ValueError(f"{rule}, {got} {needs}") from None
     client: Any = hub
     with suppress(Exception):  # not cached; the exception depends on the client's version
         return Path(client.hf_hub_download(name, "config.json", local_files_only=True))
@@ -221,11 +217,9 @@ def _from_hub(name: str) -> Path:
             raise ValueError(f"it has {has}, at most {MAX_BYTES:,} bytes are allowed")
         return Path(client.hf_hub_download(name, "config.json", etag_timeout=SECONDS))
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"config must be a file, or a name on the Hugging Face hub, got {shown(name)}: no such "
-            f"file, and its config.json cannot be read from the hub ({shown(reason, 200)})"
-        ) from None
+        reason = shown((str(error).strip() or type(error).__name__).splitlines()[0], 200)
+        unread = f"its config.json cannot be read from the hub ({reason})"
+        raise ValueError(f"{rule}, {got} {unread}") from None
 
 
 CONTEXT_KEY = "max_position_embeddings"

@@ -206,14 +206,8 @@ def contexts(rule: Scaling | None, longest: int | None) -> tuple[int | None, int
 
 def rule_fields(rule: Scaling | None) -> dict[str, Any]:
     """Return the fields of a rule that are not None, as plain data."""
-    if rule is None:
-        return {}
-    values = {each.name: getattr(rule, each.name) for each in dataclasses.fields(rule)}  # type: ignore[arg-type]
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value is not None
-    }
+    values = {} if rule is None else dataclasses.asdict(rule)  # type: ignore[call-overload]
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v is not None}
 
 
 def length_for(spec: RotarySpec, length: int | None) -> int | None:
