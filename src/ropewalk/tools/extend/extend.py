@@ -262,8 +262,15 @@ def numbers(kind: LayerKind, after: RotarySpec, original: int, to: int) -> Numbe
     """Return the numbers of one rope. after: the rope with the rule."""
     before = without_rule(after)
     plain, ruled = wavelengths(before, None), wavelengths(after, to)
-    leaving = leaving_pairs(plain, ruled, original, to)
-    distances = distance_grid(original, to)
+    # In training, pair i reached original / plain[i] turns; now it reaches to / ruled[i].
+    leaving = tuple(
+        pair
+        for pair, (own, longer) in enumerate(zip(plain, ruled, strict=True))
+        if original / own < 1 and to / longer > original / own * (1 + ROUNDING)
+    )
+    # About equally far apart on a logarithmic axis.
+    steps = (min(to, round(to ** (i / (POINTS - 1)))) for i in range(POINTS))
+    distances = tuple(sorted({*steps, min(NEAR, to), original, to}))
     return Numbers(
         layers=kind.layers,
         layer_types=kind.layer_types,
@@ -278,29 +285,6 @@ def numbers(kind: LayerKind, after: RotarySpec, original: int, to: int) -> Numbe
         score_before=mean_scores(before, distances, to),
         score_after=mean_scores(after, distances, to),
     )
-
-
-def leaving_pairs(
-    plain: tuple[float, ...], ruled: tuple[float, ...], original: int, to: int
-) -> tuple[int, ...]:
-    """Return the pairs that reach angles beyond those in training.
-
-    In training, pair i reached original / plain[i] turns; now it reaches to / ruled[i].
-    """
-    return tuple(
-        pair
-        for pair, (before, after) in enumerate(zip(plain, ruled, strict=True))
-        if original / before < 1 and to / after > original / before * (1 + ROUNDING)
-    )
-
-
-def distance_grid(original: int, to: int) -> tuple[int, ...]:
-    """Return distances from 1 to `to`, about equally far apart on a logarithmic axis.
-
-    A near distance and the original length are among them.
-    """
-    steps = (min(to, round(to ** (i / (POINTS - 1)))) for i in range(POINTS))
-    return tuple(sorted({*steps, min(NEAR, to), original, to}))
 
 
 def mean_scores(spec: RotarySpec, distances: tuple[int, ...], length: int) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ropewalk.checks import ranges
 from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.tools.extend.extend import NEAR
-from ropewalk.tools.extend.extension import Extension, Fragment, Numbers, RuleResult
+from ropewalk.tools.extend.extension import Extension, Fragment
 from ropewalk.tools.extend.recommended_rule import REMARKS
 from ropewalk.tools.inspect.inspect_report import fields_text
 from ropewalk.tools.inspect.rope_facts import rule_fields
@@ -59,17 +59,13 @@ def _table(found: Extension, place: int) -> Iterator[tuple[str, ...]]:
     )  # fmt: skip
     for result in found.results:
         if result.numbers and not result.refused:
-            yield _row(result, result.numbers[place], places)
-
-
-def _row(result: RuleResult, numbers: Numbers, places: list[int]) -> tuple[str, ...]:
-    count = len(numbers.leaving)
-    share = f"{count} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
-    both = (min(numbers.growth), max(numbers.growth))
-    ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
-    growth = f"{' to '.join(dict.fromkeys(ends))} times"
-    scores = ", ".join(f"{numbers.score_after[i]:.3f}" for i in places)
-    return result.method, growth, share, f"{numbers.amplitude:.4g}", scores
+            numbers = result.numbers[place]
+            share = f"{len(numbers.leaving)} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
+            both = (min(numbers.growth), max(numbers.growth))
+            ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
+            growth = f"{' to '.join(dict.fromkeys(ends))} times"
+            scores = ", ".join(f"{numbers.score_after[i]:.3f}" for i in places)
+            yield result.method, growth, share, f"{numbers.amplitude:.4g}", scores
 
 
 def fragment_title(fragment: Fragment, method: str | None) -> str:
