@@ -97,7 +97,9 @@ def read_model(folder: Path, *, to: str, read_as: str | None) -> ModelToConvert:
     if reason is not None:
         raise ValueError(f"this {model_type} model cannot be converted: {reason}")
     layers = stacks["text"]
-    stated = _pairing_of(layers)
+    stated = next((layer.rope.pairing for layer in layers if layer.rope is not None), None)
+    if stated is None:
+        raise ValueError("this model has no rope in any layer, so there is nothing to convert")
     before = cast(Pairing, stated if read_as is None else read_as)
     after = cast(Pairing, to)
     if before == after:
@@ -151,14 +153,6 @@ def _statement(pairing: str, conventions: RopeConventions) -> KeyChange:
 def _section(text: str, path: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(text.removeprefix("\ufeff"))
     return config[path] if path else config
-
-
-def _pairing_of(layers: tuple[LayerSpec, ...]) -> Pairing:
-    ropes = [layer.rope for layer in layers if layer.rope is not None]
-    if not ropes:
-        raise ValueError("this model has no rope in any layer, so there is nothing to convert")
-    assert all(rope.blocks is None for rope in ropes)  # no type of the table has blocks
-    return ropes[0].pairing
 
 
 def _check_written(
@@ -251,7 +245,7 @@ class Member:
 
 
 def set_member(text: str, path: str, key: str, value: object) -> str:
-    """Return the text with a member of the object at a dotted path, added at its end if missing.
+    """Return the text with a member of the section at a path, added at its end if missing.
 
     Example:
         >>> set_member('{"a": 1}', "", "b", "half")
@@ -268,7 +262,7 @@ def set_member(text: str, path: str, key: str, value: object) -> str:
 
 
 def remove_member(text: str, path: str, key: str) -> str:
-    """Return the text without a member of the object at a dotted path, if it has it.
+    """Return the text without a member of the section at a path, if it has it.
 
     Example:
         >>> remove_member('{"a": 1, "b": "half"}', "", "b")
@@ -285,12 +279,10 @@ def remove_member(text: str, path: str, key: str) -> str:
 
 
 def _members(text: str, path: str) -> list[Member]:
-    """Return the members of the object at a dotted path; the text is valid JSON."""
-    outer, _, name = path.rpartition(".")
+    """Return the members of the section at a path, of one key or none; the text is valid JSON."""
+    at = _skip(text, 1 if text.startswith("\ufeff") else 0)
     if path:
-        at = next(member.value for member in _members(text, outer) if member.key == name)
-    else:
-        at = _skip(text, 1 if text.startswith("\ufeff") else 0)
+        at = next(member.value for member in _members(text, "") if member.key == path)
     members = []
     at = _skip(text, at + 1)
     while text[at] != "}":

@@ -265,12 +265,10 @@ def read_folder(path: Path) -> ModelFolder:
     left_out: list[str] = []
     for name in _names(path):
         file = path / name
-        if os.path.isdir(file):
-            if name.endswith(".safetensors") or name == "config.json":
-                raise ValueError(f"{shown_path(file)}: a folder, not a regular file")
+        if os.path.isdir(file) and not name.endswith(".safetensors") and name != "config.json":
             left_out.append(f"{name}/")
             continue
-        open_regular(file).close()  # raises if it cannot be read
+        open_regular(file).close()  # raises if it is a folder or cannot be read
         _check_name(file)
         (weights if name.endswith(".safetensors") else others).append(name)
     if not weights:

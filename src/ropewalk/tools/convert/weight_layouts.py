@@ -143,18 +143,13 @@ add("olmo_hybrid", WIDE_NORMS, without_rope=names("linear_attn"))
 add("lfm2 lfm2_moe", SEPARATE, also_moved=HEAD_LAYERNORMS, kept=names("v_proj out_proj"))
 
 
-def _shares_keys_and_values(section: Section) -> str | None:
-    if section.get("attention_k_eq_v"):
-        return "attention_k_eq_v is true: its values are its keys, so they would change too"
-    return None
-
-
+SHARED = "attention_k_eq_v is true: its values are its keys, so they would change too"
 add(
     "gemma3n_text gemma4_text",
     HEAD_NORMS,
     required=names("q_proj"),  # some layers use the keys and values of an earlier one
     also_kept="v_norm",
-    refused=_shares_keys_and_values,
+    refused=lambda section: SHARED if section.get("attention_k_eq_v") else None,
 )
 
 LIGHTNING = "norm qkv_proj out_proj output_gate slope_rate query_decay key_decay diagonal_decay"

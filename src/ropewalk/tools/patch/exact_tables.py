@@ -159,14 +159,6 @@ def is_rotary(module: nn.Module) -> bool:
     return tuple(inspect.signature(type(module).forward).parameters)[1:] in PARAMETERS
 
 
-def layer_types(module: nn.Module) -> tuple[str | None, ...]:
-    """Return the types of layers that a rotary module has tables for, or (None,)."""
-    if "layer_type" not in inspect.signature(type(module).forward).parameters:
-        return (None,)
-    named = getattr(module, "layer_types", None) or ()
-    return tuple(sorted({each for each in named if isinstance(each, str)})) or (None,)
-
-
 def match(
     module: nn.Module, ropes_of: Callable[[str | None], Sequence[RotarySpec]]
 ) -> tuple[dict[str | None, Match], dict[str | None, str]]:
@@ -183,7 +175,9 @@ def match(
         return {}, {None: "it is on the meta device; patch the model after it is loaded"}
     matched: dict[str | None, Match] = {}
     unmatched: dict[str | None, str] = {}
-    for layer_type in layer_types(module):
+    by_type = "layer_type" in inspect.signature(type(module).forward).parameters
+    named = (getattr(module, "layer_types", None) or ()) if by_type else ()
+    for layer_type in sorted({name for name in named if isinstance(name, str)}) or [None]:
         try:
             matched[layer_type] = _match_one(module, layer_type, ropes_of(layer_type))
         except NoTablesError:

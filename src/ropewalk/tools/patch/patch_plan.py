@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -228,7 +228,9 @@ class Plan:
         self._text_config = config.get_text_config() if of_several else None
         self._measured: dict[tuple[Callable[..., Any], TableForm], Rotation | None] = {}
         rotary = {path: module for path, module in self._modules.items() if is_rotary(module)}
-        for root in _outermost(path.rpartition(".")[0] for path in rotary):
+        roots = {path.rpartition(".")[0] for path in rotary}
+        inner = {root for root in roots if any(_within(root, o) for o in roots - {root})}
+        for root in sorted(roots - inner):
             self._below(root, {p: m for p, m in rotary.items() if _within(p, root)})
         for path, module in self._modules.items():
             if BUFFER in module._buffers:
@@ -373,8 +375,3 @@ def _converted_pairing(spec: ModelSpec) -> tuple[Pairing, Pairing] | None:
 
 def _within(path: str, root: str) -> bool:
     return not root or path == root or path.startswith(f"{root}.")
-
-
-def _outermost(roots: Iterable[str]) -> list[str]:
-    unique = sorted(set(roots))
-    return [root for root in unique if not any(_within(root, o) for o in unique if o != root)]

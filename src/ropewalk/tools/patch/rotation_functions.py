@@ -129,7 +129,12 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
     given = as_model_has_them(tables, form)
     if (len(given) == 1) != (parameters[-1] == "freqs_cis"):
         return None
-    possible = list(_all_rotations(parameters, form))
+    possible = [
+        Rotation(parameters, form, read, write, reverse, trailing, seq_dim)
+        for seq_dim, trailing, reverse, write, read in itertools.product(
+            (-2, -3), (False, True), (False, True), PAIRINGS, PAIRINGS
+        )
+    ]
     for width in (R, R + 4):
         xs = tuple(_random((B, heads, S, width), generator) for heads in (H, 1))
         answers = {
@@ -144,13 +149,6 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
 def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     # Whatever the user's default dtype and device are.
     return torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
-
-
-def _all_rotations(parameters: tuple[str, ...], form: TableForm) -> Iterator[Rotation]:
-    for seq_dim, trailing, reverse, write, read in itertools.product(
-        (-2, -3), (False, True), (False, True), PAIRINGS, PAIRINGS
-    ):
-        yield Rotation(parameters, form, read, write, reverse, trailing, seq_dim)
 
 
 def _answer(
