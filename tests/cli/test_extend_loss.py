@@ -110,7 +110,7 @@ def test_a_mistake_is_one_line_and_status_2(extend, mistake, folder, monkeypatch
     (folder / "other.json").write_text(json.dumps(config))
     if "0.000001" not in words:
         # it would fail if called
-        monkeypatch.setattr("ropewalk.tools.loss.measure_losses.load", None)
+        monkeypatch.setattr("ropewalk.tools.model_files.load", None)
     assert message in mistake("extend", *words)
 
 
@@ -123,7 +123,7 @@ def test_more_passages_than_any_text_has_are_as_many_as_fit(extend, folder):
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_loaded(extend, mistake, monkeypatch):
-    monkeypatch.setattr("ropewalk.tools.loss.measure_losses.load", None)
+    monkeypatch.setattr("ropewalk.tools.model_files.load", None)
     monkeypatch.setattr("ropewalk.machine.available_memory", lambda _: 1)
     assert "--model must fit into memory: its " in mistake("extend", *WORDS)
 

@@ -17,6 +17,7 @@ from ropewalk.checks import check_number, shown
 from ropewalk.files import shown_path
 from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.scaling import Scaling, YaRN
+from ropewalk.tools import model_files
 from ropewalk.tools.live_model import overflow, preserved
 from ropewalk.tools.loss.loss_measurement import (
     NONE,
@@ -35,15 +36,6 @@ from ropewalk.tools.loss.loss_passes import (
     measure_shifts,
     run_pass,
     spec_of,
-)
-from ropewalk.tools.model_files import (
-    Source,
-    check_memory,
-    load,
-    quiet,
-    read_source,
-    read_tokens,
-    start_tokens,
 )
 from ropewalk.tools.patch import patch
 
@@ -247,9 +239,9 @@ class LossPlan:
     trust_remote_code: bool = False
 
 
-def read_model(plan: LossPlan) -> Source:
+def read_model(plan: LossPlan) -> model_files.Source:
     """Return the model's config. Raises ValueError if the folder has no model with weights."""
-    source = read_source(plan.model, plan.trust_remote_code)
+    source = model_files.read_source(plan.model, plan.trust_remote_code)
     if not source.has_weights:
         raise ValueError(
             f"--model must be a folder with weights (*.safetensors), got {shown_path(plan.model)}"
@@ -259,7 +251,7 @@ def read_model(plan: LossPlan) -> Source:
 
 def measure_files(
     plan: LossPlan,
-    source: Source,
+    source: model_files.Source,
     rules: Mapping[str, Scaling],
     original: int,
     to: int,
@@ -273,16 +265,16 @@ def measure_files(
     weights do not fit into memory.
     """
     most = max(MOST_TOKENS, MOST_CONTEXTS * to)
-    tokens = read_tokens(source, plan.text, to, most)
-    start = start_tokens(source)
-    check_memory(source, plan.dtype, plan.device)
+    tokens = model_files.read_tokens(source, plan.text, to, most)
+    start = model_files.start_tokens(source)
+    model_files.check_memory(source, plan.dtype, plan.device)
     watch("loading the model")
-    model = load(source, plan.dtype, plan.device)
+    model = model_files.load(source, plan.dtype, plan.device)
     conventions = CONVENTIONS.get(str(source.spec.model_type))
     if conventions is not None:  # the code of a model type sets fields of YaRN
         fields = conventions.yarn_fields
         rules = {n: replace(r, **fields) if isinstance(r, YaRN) else r for n, r in rules.items()}
-    with quiet():
+    with model_files.quiet():
         return measure_loss(
             model, tokens, rules, original=original, to=to, passages=plan.passages, start=start,
             seconds=plan.seconds, watch=watch,

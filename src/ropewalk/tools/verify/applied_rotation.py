@@ -81,11 +81,10 @@ def applied_matrices(
         before = part.before[:rows, :, 0].to(torch.float64)
         entered[..., inside] = _repeated(before, applied.shape[1], part.tiled)
     made, linear = _fit(applied, entered)
-    relative = None
     if factors is not None:
-        relative = (factors / factors[:, :, :1]).mean((0, 1)).to(torch.float64)
+        factors = (factors / factors[:, :, :1]).mean((0, 1)).to(torch.float64)
     scale = None if parts else _scale(applied[:, :, 0], projections)
-    return Applied(made, relative, bool(parts), linear, scale)
+    return Applied(made, factors, bool(parts), linear, scale)
 
 
 def leftovers(rotations: tuple[Rotated, ...], *attended: Tensor) -> Iterator[Applied]:
@@ -178,10 +177,8 @@ def _arranged(x: Tensor, applied: Tensor) -> Tensor | None:
     if x.ndim == 3 and x.shape[0] != N and x.shape[0] % N == 0:
         x = x.unflatten(0, (N, -1))
     x = _heads_first(x, S)
-    if x.ndim != 4 or x.shape[-1] > D:
-        return None
-    fits = x.shape[0] == N and x.shape[2] == S and H % x.shape[1] == 0
-    return x if fits else None
+    fits = x.ndim == 4 and x.shape[-1] <= D and (len(x), x.shape[2]) == (N, S)
+    return x if fits and H % x.shape[1] == 0 else None
 
 
 def _factors(x: Tensor, y: Tensor) -> Tensor | None:

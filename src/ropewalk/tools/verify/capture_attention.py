@@ -53,9 +53,10 @@ def hollow(model: nn.Module, shape: Shape) -> Iterator[None]:
     with ExitStack() as stack:
         for number, module in enumerate(model.modules()):
             name, leaf = type(module).__name__, not any(True for _ in module.children())
-            width = _projection_width(module) if leaf and not ROUTERS.search(name) else None
+            sizes = (getattr(module, size, None) for size in ("out_features", "nf"))
+            width = next((size for size in sizes if type(size) is int), None)
             forward: Callable[..., Tensor]
-            if width is not None:
+            if width is not None and leaf and not ROUTERS.search(name):  # linear, of any make
                 forward = _projection(width, number, shape)
             elif module is embedding:
                 forward = _embedded(module.weight.shape[-1], shape)
@@ -63,8 +64,12 @@ def hollow(model: nn.Module, shape: Shape) -> Iterator[None]:
                 forward = _nothing
             elif leaf and NORMS.search(name):
                 forward = _unchanged
-            else:
-                _widen_parameters(module, stack)
+            else:  # small parameters of a half-precision model are read in float32, buffers are not
+                for parameter in module.parameters(recurse=False):
+                    half = parameter.dtype in (torch.bfloat16, torch.float16)
+                    if half and parameter.numel() <= SMALL:
+                        stack.callback(setattr, parameter, "data", parameter.data)
+                        parameter.data = parameter.data.to(torch.float32)
                 continue
             stack.enter_context(mock.patch.object(module, "forward", forward))
         yield
@@ -77,12 +82,6 @@ def _input_embedding(model: nn.Module) -> Any:
     except (AttributeError, NotImplementedError):
         embedding = next((m for m in model.modules() if type(m) is nn.Embedding), None)
     return embedding if type(embedding) is nn.Embedding else None
-
-
-def _projection_width(module: nn.Module) -> int | None:
-    """Return the number of outputs of a linear layer of any make, None for other modules."""
-    widths = (getattr(module, name, None) for name in ("out_features", "nf"))
-    return next((width for width in widths if type(width) is int), None)
 
 
 def _projection(width: int, seed: int, shape: Shape) -> Callable[..., Tensor]:
@@ -118,14 +117,6 @@ def _unchanged(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 def _nothing(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return torch.zeros_like(x)
-
-
-def _widen_parameters(module: nn.Module, stack: ExitStack) -> None:
-    """Read small parameters of a half-precision model in float32; buffers are left alone."""
-    for parameter in module.parameters(recurse=False):
-        if parameter.dtype in (torch.bfloat16, torch.float16) and parameter.numel() <= SMALL:
-            stack.callback(setattr, parameter, "data", parameter.data)
-            parameter.data = parameter.data.to(torch.float32)
 
 
 def as_product(S: int, equation: Any, *operands: Any) -> tuple[Tensor, Tensor] | None:

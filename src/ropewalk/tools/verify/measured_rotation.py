@@ -58,8 +58,7 @@ class Structure:
     @property
     def errors(self) -> Tensor:
         """How far each block is from a rotation times a factor (P, R/2), relative to its size."""
-        a, b = self.blocks[..., 0, 0], self.blocks[..., 0, 1]
-        c, d = self.blocks[..., 1, 0], self.blocks[..., 1, 1]
+        a, b, c, d = self.blocks.flatten(-2).unbind(-1)
         size = self.amplitudes.clamp(min=1e-9)
         return torch.maximum((a - d).abs(), (b + c).abs()) / size
 
@@ -91,11 +90,9 @@ def _merge_halves(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...
     A slow pair at near positions looks as if its dimensions were scaled alone; it stays unknown
     unless two such rows exchange their columns.
     """
-    joined = {columns: outputs for columns, outputs in rows.items() if len(columns) != 1}
-    for columns, outputs in rows.items():
-        if len(columns) != 1:
-            continue
-        inside = [pair for pair in joined if columns[0] in pair]
+    joined: dict[tuple[int, ...], list[int]] = {}
+    for columns, outputs in sorted(rows.items(), key=lambda row: len(row[0]) == 1):
+        inside = [pair for pair in joined if columns[0] in pair] if len(columns) == 1 else []
         if len(inside) == 1 and len(joined[inside[0]]) < 2:
             joined[inside[0]] = sorted({*joined[inside[0]], *outputs})
         else:
