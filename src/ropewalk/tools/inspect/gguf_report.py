@@ -67,13 +67,6 @@ SOME_LAYERS = frozenset({"cohere2", "exaone4", "exaone-moe", "smollm3", "llama4"
 FIXED_SLIDING = {"gemma3": 6, "gemma-embedding": 6}
 
 
-def pairing_of(architecture: str) -> str | None:
-    """Return "half" or "interleaved", or None for an architecture that is not known."""
-    if architecture in INTERLEAVED:
-        return "interleaved"
-    return "half" if architecture in HALF | SECTIONED | ALTERNATING else None
-
-
 LLAMA_CPP = "default of llama.cpp"
 DEFAULT_THETA = 10_000.0
 MOST_LAYERS = 1_000
@@ -128,7 +121,8 @@ def _report(
         )
     if architecture in WITHOUT_ROPE:
         raise ValueError(f"architecture {architecture!r} has no rope in llama.cpp")
-    known = pairing_of(architecture)
+    is_half = architecture in HALF | SECTIONED | ALTERNATING
+    known = "half" if is_half else "interleaved" if architecture in INTERLEAVED else None
     if pairing is not None and known not in (None, pairing):
         raise ValueError(
             f"pairing must agree with architecture {architecture!r}, which llama.cpp rotates "
@@ -138,10 +132,8 @@ def _report(
     rule = _rule(values, tensors, longest)
     spec = _spec(values, rule, stated or "half", sliding=False)
     ropes = {"": (spec, tuple(range(count)))}
-    sliding = _sliding(values, spec, count)
-    if sliding is not None:
-        where = sliding[1]
-        full = tuple(i for i in range(count) if i not in where) if where else ()
+    if (sliding := _sliding(values, spec, count)) is not None:
+        full = tuple(i for i in range(count) if i not in sliding[1]) if sliding[1] else ()
         ropes = {"full_attention": (spec, full), "sliding_attention": sliding}
     kinds = []
     for layer_type, (rope, layers) in ropes.items():

@@ -149,10 +149,8 @@ def _refused(model: nn.Module, rules: Mapping[str, Scaling]) -> dict[str, str]:
         except ValueError as error:
             refused[name] = str(error)
     if rules and len(refused) == len(rules):
-        name = next(iter(refused))
-        raise ValueError(
-            f"rules must have one that this model can have, got {name}: {refused[name]}"
-        )
+        name, why = next(iter(refused.items()))
+        raise ValueError(f"rules must have one that this model can have, got {name}: {why}")
     return refused
 
 

@@ -71,15 +71,13 @@ class ExactTables:
         self._tables = {kind: RotaryTables(match.rope) for kind, match in matches.items()}
         self._rows: dict[str | None, tuple[Tensor, ...]] = {}
 
-    def serves(self, position_ids: Tensor, layer_type: str | None) -> bool:
-        """Return whether there are exact tables for a call.
+    def at(self, x: Tensor, position_ids: Tensor, layer_type: str | None) -> Any:
+        """Return what the model's own module would return, exact, or None.
 
         Fractions of a position, and layer types without a match, need the model's own tables.
         """
-        return layer_type in self.matches and not position_ids.is_floating_point()
-
-    def at(self, x: Tensor, position_ids: Tensor, layer_type: str | None) -> Any:
-        """Return what the model's own module would return, exact."""
+        if layer_type not in self.matches or position_ids.is_floating_point():
+            return None
         tables = self._cached(x, position_ids, layer_type)
         if tables is None:
             tables = self._computed(position_ids.to(x.device), layer_type)
@@ -121,8 +119,8 @@ def exact_class(cls: Any) -> type:
     """Return a subclass of a rotary module's class that returns the tables in `exact_tables`."""
 
     def forward(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | None = None) -> Any:
-        if self.exact_tables.serves(position_ids, layer_type):
-            return self.exact_tables.at(x, position_ids, layer_type)
+        if (tables := self.exact_tables.at(x, position_ids, layer_type)) is not None:
+            return tables
         more = () if layer_type is None else (layer_type,)
         return cls.forward(self, x, position_ids, *more)
 
