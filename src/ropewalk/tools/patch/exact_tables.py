@@ -175,7 +175,8 @@ def match(
     unmatched: dict[str | None, str] = {}
     by_type = "layer_type" in inspect.signature(type(module).forward).parameters
     named = (getattr(module, "layer_types", None) or ()) if by_type else ()
-    for layer_type in sorted({name for name in named if isinstance(name, str)}) or [None]:
+    types: list[str | None] = [*sorted({name for name in named if isinstance(name, str)})]
+    for layer_type in types or [None]:
         try:
             matched[layer_type] = _match_one(module, layer_type, ropes_of(layer_type))
         except NoTablesError:
