@@ -21,7 +21,6 @@ from ropewalk.tools.usage.head_usage import (
     Cost,
     Head,
     Layer,
-    Norms,
     Usage,
     pair_squares,
     without_rotation,
@@ -107,17 +106,11 @@ def measure_layers(
         heads = [Head(None, None, None, None, None)] * len(q)
         if layer in attending:
             heads = attending[layer].heads()
-        layers.append(
-            Layer(
-                layer, subject.layer_types[layer], tuple(rope.wavelengths.tolist()),
-                _plain(q), _plain(k), _plain(products), tuple(heads),
-            )
-        )  # fmt: skip
+        norms_of = [tuple(map(tuple, x.tolist())) for x in (q, k, products)]
+        wavelengths = tuple(rope.wavelengths.tolist())
+        layer_type = subject.layer_types[layer]
+        layers.append(Layer(layer, layer_type, wavelengths, *norms_of, tuple(heads)))
     return tuple(layers)
-
-
-def _plain(norms: Tensor) -> Norms:
-    return tuple(tuple(row) for row in norms.tolist())
 
 
 def measure_costs(
