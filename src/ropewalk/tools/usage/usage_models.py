@@ -27,6 +27,33 @@ Visit = Callable[[int, Role, Tensor, Tensor], Tensor]
 returns takes the place of the rotated vectors."""
 
 
+@contextmanager
+def visiting_attention(model: nn.Module, visit: Visit) -> Iterator[None]:
+    """Context in which `visit` sees the queries and keys of each `Attention` that runs."""
+    attentions = [m for m in model.modules() if isinstance(m, Attention)]
+    running = _Running()
+
+    def visited(rotation: Callable[..., Any]) -> Callable[..., Any]:
+        def rotate(q: Tensor, k: Tensor | None, at: Placement) -> tuple[Tensor, Tensor | None]:
+            rotated_q, rotated_k = rotation(q, k, at)
+            assert running.layer is not None
+            rotated_q = visit(running.layer, "q", q, rotated_q)
+            if k is not None and rotated_k is not None:
+                rotated_k = visit(running.layer, "k", k, rotated_k)
+            return rotated_q, rotated_k
+
+        return rotate
+
+    with ExitStack() as stack:
+        for layer, attention in enumerate(attentions):
+            hook = attention.register_forward_pre_hook(partial(running.enter, layer))
+            stack.callback(hook.remove)
+        for site in {attention.encoding for attention in attentions}:  # layers may share one
+            part = Part(site, "rotate", site.rotate, makes_tables=False)
+            stack.enter_context(replaced([(part, visited(site.rotate))]))
+        yield
+
+
 class OwnModel:
     """A `LanguageModel`: its ropes by layer, its rotation, its attention and its logits.
 
@@ -40,39 +67,18 @@ class OwnModel:
         self.vocabulary = model.shape.vocabulary
         self.heads = model.shape.heads
         self.device = model.embedding.weight.device
-        self._attentions = [m for m in model.modules() if isinstance(m, Attention)]
-        if any(attention.linear is not None for attention in self._attentions):
+        attentions = [m for m in model.modules() if isinstance(m, Attention)]
+        if any(attention.linear is not None for attention in attentions):
             raise ValueError("model must have softmax attention, got linear attention")
         named = type(model.encoding).__name__
-        ropes = [_rope_of(attention.encoding, named) for attention in self._attentions]
+        ropes = [_rope_of(attention.encoding, named) for attention in attentions]
         self.ropes: tuple[Rope | None, ...] = tuple(ropes)
         self.layer_types: tuple[str | None, ...] = (None,) * len(ropes)
         self.causal = model.causal
 
-    @contextmanager
-    def visiting(self, visit: Visit) -> Iterator[None]:
-        """Context in which `visit` sees the queries and keys of each `Attention` that runs."""
-        running = _Running()
-
-        def visited(rotation: Callable[..., Any]) -> Callable[..., Any]:
-            def rotate(q: Tensor, k: Tensor | None, at: Placement) -> tuple[Tensor, Tensor | None]:
-                rotated_q, rotated_k = rotation(q, k, at)
-                assert running.layer is not None
-                rotated_q = visit(running.layer, "q", q, rotated_q)
-                if k is not None and rotated_k is not None:
-                    rotated_k = visit(running.layer, "k", k, rotated_k)
-                return rotated_q, rotated_k
-
-            return rotate
-
-        with ExitStack() as stack:
-            for layer, attention in enumerate(self._attentions):
-                hook = attention.register_forward_pre_hook(partial(running.enter, layer))
-                stack.callback(hook.remove)
-            for site in {attention.encoding for attention in self._attentions}:  # may be shared
-                part = Part(site, "rotate", site.rotate, makes_tables=False)
-                stack.enter_context(replaced([(part, visited(site.rotate))]))
-            yield
+    def visiting(self, visit: Visit) -> Any:
+        """Return a context in which `visit` sees queries and keys."""
+        return visiting_attention(self.model, visit)
 
     def maps(self, tokens: Tensor) -> list[Tensor | None]:
         """Return the attention probabilities `(B, H, S, S)` of each layer."""
