@@ -106,10 +106,9 @@ def measure_layers(
         heads = [Head(None, None, None, None, None)] * len(q)
         if layer in attending:
             heads = attending[layer].heads()
-        norms_of = [tuple(map(tuple, x.tolist())) for x in (q, k, products)]
-        wavelengths = tuple(rope.wavelengths.tolist())
-        layer_type = subject.layer_types[layer]
-        layers.append(Layer(layer, layer_type, wavelengths, *norms_of, tuple(heads)))
+        q_norms, k_norms, bounds = (tuple(map(tuple, x.tolist())) for x in (q, k, products))
+        wavelengths, kind = tuple(rope.wavelengths.tolist()), subject.layer_types[layer]
+        layers.append(Layer(layer, kind, wavelengths, q_norms, k_norms, bounds, tuple(heads)))
     return tuple(layers)
 
 
