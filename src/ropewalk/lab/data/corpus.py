@@ -313,9 +313,7 @@ def _from_files(
     """
     source, target = _language(source_path, source), _language(target_path, target)
     paths = {source: source_path, target: target_path}
-    large = (
-        stream and len(paths) == 2 and all(map(Path.is_file, paths.values())) and is_large(paths)
-    )
+    large = stream and len(paths) == 2 and is_large(paths)
     name = f"{source_path.name},{target_path.name}"
     pairs = partial(read_sides, source_path, target_path, "corpus")
     return _without_splits(name, pairs, source_path, source, target, large=large)

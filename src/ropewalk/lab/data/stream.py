@@ -116,5 +116,6 @@ def hold_out(rows: Iterable[Pair], share: float, most: int) -> dict[str, dict[st
 
 def is_large(paths: Mapping[str, Path]) -> bool:
     """Return whether the files of a split, by ending, are too large for memory."""
-    sizes = ((path.stat().st_size, path.name.endswith(".gz")) for path in paths.values())
-    return sum(4 * size if packed else size for size, packed in sizes) >= LARGE_BYTES
+    files = filter(Path.is_file, paths.values())
+    sizes = (path.stat().st_size * (4 if path.suffix == ".gz" else 1) for path in files)
+    return sum(sizes) >= LARGE_BYTES

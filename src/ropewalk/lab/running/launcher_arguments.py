@@ -21,25 +21,20 @@ class Argument:
 
     kind: type
     meaning: str
-    least: float | None = None
+    least: float = 0
     words: tuple[str, ...] = ()
 
-    def read(self, name: str, value: Any) -> Any:
-        """Return a value of this type. Raises ValueError, naming the argument."""
-        if self.kind is str and not isinstance(value, (str, int, float)):
-            raise ValueError(f"--launcher-args {name} must be a word, got {shown(value)}")
-        if self.kind is str:
-            if self.words and value not in self.words:
-                one_of = " or ".join(self.words)
-                raise ValueError(f"--launcher-args {name} must be {one_of}, got {shown(value)}")
-            return str(value)
-        number = "a whole number" if self.kind is int else "a number"
-        right = (int,) if self.kind is int else (int, float)
-        if isinstance(value, bool) or not isinstance(value, right) or value < (self.least or 0):
-            raise ValueError(
-                f"--launcher-args {name} must be {number} of at least {self.least or 0:g}, "
-                f"got {shown(value)}"
-            )
+    def read(self, name: str, text: str) -> Any:
+        """Return the value in a text. Raises ValueError, naming the argument."""
+        value: Any = text
+        rule, is_right = " or ".join(self.words), not self.words or text in self.words
+        if self.kind is not str:
+            value, whole = read_value(text), self.kind is int
+            rule = f"a {'whole ' * whole}number of at least {self.least:g}"
+            is_number = isinstance(value, int if whole else (int, float))
+            is_right = is_number and not isinstance(value, bool) and value >= self.least
+        if not is_right:
+            raise ValueError(f"--launcher-args {name} must be {rule}, got {shown(value)}")
         return self.kind(value)
 
 
@@ -54,7 +49,7 @@ SLURM = {
     # A job is asked to save 90 seconds before its limit.
     "minutes": Argument(int, "time limit of a job; a cell that reaches it is queued again", 5),
     "cluster": Argument(
-        str, "slurm, or local: processes of this machine", None, ("slurm", "local")
+        str, "slurm, or local: processes of this machine", words=("slurm", "local")
     ),
 }
 RAY = {
@@ -111,6 +106,5 @@ def read_arguments(
             )
         if name in found:
             raise ValueError(f"--launcher-args must name {name} once, got {shown(texts)}")
-        word = known[name].kind is str
-        found[name] = known[name].read(name, value if word else read_value(value))
+        found[name] = known[name].read(name, value)
     return found
