@@ -164,9 +164,7 @@ def test_a_folder_that_cannot_be_split(tmp_path, names, expected):
         load_texts(str(tmp_path))
 
 
-def test_texts_have_training_and_validation_documents():
-    with pytest.raises(CorpusError, match="texts 'mine' have no validation split"):
-        Texts("mine", {"train": ("text",)})
+def test_no_split_is_empty():
     with pytest.raises(CorpusError, match="texts 'mine': their train split is empty"):
         Texts("mine", {"train": (), "validation": ("text",)})
 

@@ -200,12 +200,6 @@ def test_a_vocabulary_smaller_than_the_beam_gives_real_hypotheses_alone(vocabula
             assert h.log_probability == pytest.approx(everything[h.ids], abs=1e-4)
 
 
-@pytest.mark.parametrize(("name", "arguments"), [("beam", (0, 1)), ("max_tokens", (2, 0))])
-def test_a_search_for_nothing_is_refused(name, arguments):
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
-        search(toy(), [[3]], *arguments)
-
-
 # The choice among words, and among hypotheses
 
 

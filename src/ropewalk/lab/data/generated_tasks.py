@@ -52,17 +52,9 @@ def draw_examples(
 
     Equal arguments give equal examples in every version of Python. Examples are drawn with
     replacement: the smallest sizes may have fewer different examples than requested. These
-    then repeat within their split, but never in another one.
-
-    Raises:
-        ValueError: if a size does not exist.
+    then repeat within their split, but never in another one. No size may be above `max_size`.
     """
     sequence, (low, high) = SEQUENCE_TASKS[task], lengths
-    if not 1 <= low <= high <= (sequence.max_size or high):
-        most = "" if sequence.max_size is None else f" <= {sequence.max_size}"
-        raise ValueError(
-            f"lengths must be (low, high) with 1 <= low <= high{most} for {task!r}, got {lengths}"
-        )
     ids = {word: i for i, word in enumerate(sequence.words)}
     rng = Rng(f"{task}/{split}/{seed}")
     drawn: list[Example] = []

@@ -47,7 +47,7 @@ class Texts:
     gives the headline score. `notes` reports what reading left out.
 
     Raises:
-        CorpusError: if "train" or "validation" is missing, or a split is empty.
+        CorpusError: if a split is empty.
     """
 
     name: str
@@ -55,9 +55,6 @@ class Texts:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for required in ("train", "validation"):
-            if required not in self.splits:
-                raise CorpusError(f"texts {self.name!r} have no {required} split")
         for split, documents in self.splits.items():
             if not documents:
                 raise CorpusError(f"texts {self.name!r}: their {split} split is empty")
@@ -149,7 +146,10 @@ def _from_folder(folder: Path) -> Texts:
     own |= {split: split for split in parts if split.startswith("test")}
     left_out = [path.name for split, path in parts.items() if split not in own.values()]
     notes = (f"no split by their names, left out: {', '.join(left_out)}",) if left_out else ()
-    return Texts(name, {split: _documents(parts[place]) for split, place in own.items()}, notes)
+    splits = {}
+    for split, path in ((split, parts[place]) for split, place in own.items()):
+        splits[split] = tuple(map(_document, _texts_in(path) if path.is_dir() else [path]))
+    return Texts(name, splits, notes)
 
 
 def _is_split(path: Path) -> bool:
@@ -160,10 +160,6 @@ def _is_split(path: Path) -> bool:
 
 def _texts_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
-
-
-def _documents(path: Path) -> tuple[str, ...]:
-    return tuple(map(_document, _texts_in(path) if path.is_dir() else [path]))
 
 
 def _split_files(files: Sequence[Path]) -> Splits:

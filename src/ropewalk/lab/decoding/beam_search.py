@@ -144,12 +144,9 @@ def beam_search(
     A search ends when `beam` hypotheses have ended, or at the row's number of `max_tokens`.
     Hypotheses that are cut there are returned as they are. `beam=1` is greedy decoding. A row has
     fewer than `beam` hypotheses only if the vocabulary is too small for more. If the encoding's
-    method allows no cache, each step decodes all tokens so far again. Raises ValueError if beam or
-    one of max_tokens is below 1.
+    method allows no cache, each step decodes all tokens so far again. beam and max_tokens are at
+    least 1.
     """
-    for name, value in (("beam", beam), ("max_tokens", min(max_tokens, default=1))):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
     sentences = [_Sentence(limit, []) for limit in max_tokens]
     live = list(sentences)
     cache = None

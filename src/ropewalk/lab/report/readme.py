@@ -58,11 +58,13 @@ def pictures_in(folder: Path) -> list[str]:
 
 def readme(results: Results, pictures: list[str]) -> str:
     """Return the README of a results folder, in Markdown, written from its numbers alone."""
+    writes = TEXTS.get(results.config.data)
+    commands = f"{writes}\n{results.command}" if writes else results.command
     parts = [
         f"# {escape_markdown(findings.title(results))}",
         "<!-- Generated from results.json; the next run overwrites it. -->",
         _question(results),
-        f"```sh\n{_commands(results)}\n```",
+        f"```sh\n{commands}\n```",
         "## Result",
         f"**{code_as_markdown(findings.headline(results))}**",
         tables.main_table(results).markdown(),
@@ -143,12 +145,6 @@ def _question(results: Results) -> str:
         f"{language_name(corpus.source)} to {language_name(corpus.target)}? The same "
         f"model was trained on {pairs} of the corpus {code(corpus.name)} {trained}"
     )
-
-
-def _commands(results: Results) -> str:
-    """Return the commands that make the results, with the one that writes their text."""
-    writes = TEXTS.get(results.config.data)
-    return f"{writes}\n{results.command}" if writes else results.command
 
 
 def _others(results: Results) -> str:

@@ -25,7 +25,6 @@ from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.running.run_folder import prepare, read_conditions
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.running.tuning import (
-    Choice,
     cells_with,
     chosen,
     chosen_training,
@@ -182,7 +181,12 @@ def read_sessions(path: Path) -> list[Session]:
 def assemble(task: Task) -> Facts:
     """Score every cell of a complete run; return what results say of the task and its encodings."""
     config, choices = task.config, chosen(task.config, task.run)
-    rows = [_encoding_facts(task, encoding, choices[encoding]) for encoding in config.encodings]
+    rows = []
+    for name, choice in choices.items():
+        cells = [Cell(name, seed, choice.settings) for seed in config.seeds]
+        facts = {"name": name, "slug": slug(name), **choice.facts()}
+        facts |= {"parameters": _parameters(task, cells[0])}
+        rows.append(facts | {"cells": [_cell_facts(task, cell) for cell in cells]})
     summarize(rows, task.splits, [metric.key for metric in task.metrics])
     return {
         "ropewalk": __version__,
@@ -210,17 +214,6 @@ def _machine(task: Task, at_once: int, launchers: Sequence[str]) -> Machine:
         launchers=tuple(launchers),
         **together,
     )
-
-
-def _encoding_facts(task: Task, encoding: str, choice: Choice) -> Facts:
-    cells = [Cell(encoding, seed, choice.settings) for seed in task.config.seeds]
-    return {
-        "name": encoding,
-        "slug": slug(encoding),
-        **choice.facts(),
-        "parameters": _parameters(task, cells[0]),
-        "cells": [_cell_facts(task, cell) for cell in cells],
-    }
 
 
 def _cell_facts(task: Task, cell: Cell) -> Facts:

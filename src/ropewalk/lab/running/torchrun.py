@@ -33,7 +33,10 @@ def run_cells_together(
                 if group.is_first:
                     _lead(group, run, cell, goal, watch)
                 else:
-                    _follow(group, run, cell)
+                    task, precision = open_cell(run, cell)
+                    own = (task, cell.encoding, cell.seed, cell.folder(run), precision)
+                    if group.broadcast(False):  # unless the first process says that it is trained
+                        ParallelTrainer(*own, group).run()
             except (MemoryError, RuntimeError) as error:
                 if (said := lack_of_memory(error)) is None:
                     raise
@@ -68,10 +71,3 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
             f"{cell} is being trained by another command; wait until it ends, or stop it"
         ) from None
     watch(cell, {"phase": ended})
-
-
-def _follow(group: Group, run: Path, cell: Cell) -> None:
-    task, precision = open_cell(run, cell)
-    if not group.broadcast(False):  # the first process says that it is trained already
-        return
-    ParallelTrainer(task, cell.encoding, cell.seed, cell.folder(run), precision, group).run()

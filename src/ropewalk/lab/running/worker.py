@@ -64,12 +64,6 @@ def _stop_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _output_to_stderr() -> None:
-    """Redirect standard output, which nobody reads, also of code that bypasses sys.stdout."""
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-
-
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m ropewalk.lab.running.worker")
     parser.add_argument("run", type=Path)
@@ -85,7 +79,9 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 
 def _main(*words: str) -> int:
     options = _arguments(words)
-    _output_to_stderr()
+    # Nobody reads standard output; code that bypasses sys.stdout writes to it too.
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
     emit: Emit = _say
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:

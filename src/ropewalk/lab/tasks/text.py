@@ -88,7 +88,11 @@ class TextTask(LanguageTask):
         """The documents: generated tales, or the texts that the config names."""
         config = self.config
         if not self.generated:
-            return _with_one_test_split(load_texts(config.data))
+            texts = load_texts(config.data)
+            if not texts.test_splits:
+                raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
+            names = {"train": "train", "validation": "validation", "test": texts.test_splits[0]}
+            return replace(texts, splits={name: texts.splits[own] for name, own in names.items()})
         tested = max(1, config.test_examples * max(config.length_multiples) // TALE_LENGTHS)
         counts: dict[Split, int] = {
             "train": config.examples,
@@ -262,14 +266,6 @@ class TextTask(LanguageTask):
             shown.append((start, ids, self.tokens.pieces(ids)))
         rule = f"{MAPPED_EXAMPLES} passages of {length} tokens, evenly spaced over the test text"
         return self.attention_over(results, rule, shown)
-
-
-def _with_one_test_split(texts: Texts) -> Texts:
-    """Return the texts with training, validation and the first test split, renamed to "test"."""
-    if not texts.test_splits:
-        raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
-    names = {"train": "train", "validation": "validation", "test": texts.test_splits[0]}
-    return replace(texts, splits={name: texts.splits[own] for name, own in names.items()})
 
 
 class CausalText(TextTask):
