@@ -180,7 +180,7 @@ def test_translate_reads_a_file_and_standard_input(run, tmp_path, command, mista
         ("rotary/seed-1", text, folder),
         ("characters", "Hund " * 4_900 + "\n", model),
         ("tokens", "." * 3_000 + "\n", model),
-        ("beam must lie between 1 and 100, got 10000", text, model, "--beam", "10000"),
+        ("beam must be an integer from 1 to 100, got 10000", text, model, "--beam", "10000"),
         ("must be UTF-8, got byte 0xe4 in line 1", "", model, tmp_path / "latin1.de"),
     ):
         pipe(written)

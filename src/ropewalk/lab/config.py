@@ -55,8 +55,6 @@ SWEPT_FIELDS = (*TRAINING_FIELDS, *DECODING_FIELDS)
 SCORING_FIELDS = (*DECODING_FIELDS, "length_multiples", "test_examples")
 
 # Bounds far beyond published models: they catch slips of the keyboard before anything runs.
-MOST_BEAM = 100
-MOST_LENGTH_PENALTY = 100
 MOST_POSITIONS = 2**20  # positions of an example
 MOST_POINTS = 100  # combinations of a sweep
 MOST_MISTAKES = 30  # in one message
@@ -72,8 +70,8 @@ Vocabulary = Annotated[int, Field(ge=1, le=2**20)]
 Epochs = Annotated[float, Field(gt=0, le=1e6)]
 Scale = Annotated[float, Field(gt=0, le=1e38)]
 Warmup = Annotated[float, Field(ge=0, le=1e9)]
-Beam = Annotated[int, Field(ge=1, le=MOST_BEAM)]
-Penalty = Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)]
+Beam = Annotated[int, Field(ge=1, le=100)]
+Penalty = Annotated[float, Field(ge=0, le=100)]
 
 _unchecked: ContextVar[bool] = ContextVar("unchecked", default=False)
 

@@ -254,7 +254,6 @@ def test_the_tales_of_seed_0_are_the_same_everywhere() -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((-1, 300, 0), "count must not be negative, got -1"),
         ((1, 20, 0), f"words must be at least {SHORTEST}, got 20"),
         ((1, 300, 0, "dev"), "split must be one of train, validation, test, got 'dev'"),
     ],

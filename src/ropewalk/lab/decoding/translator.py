@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from ropewalk.checks import shown
 from ropewalk.files import shown_path
-from ropewalk.lab.config import DECODING_FIELDS, MOST_BEAM, MOST_LENGTH_PENALTY, Config
+from ropewalk.lab.config import DECODING_FIELDS, validated
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.data.batches import EncodedSplit, even_batches, source_batch
 from ropewalk.lab.decoding.beam_search import Hypothesis, beam_search, best
@@ -83,15 +82,8 @@ class Translator:
     ) -> Translator:
         """Load `model.safetensors`, or the only model below a folder, with its run's vocabulary.
 
-        beam and length_penalty default to the run's settings.
+        beam and length_penalty default to the settings that the model was scored with.
         """
-        if beam is not None and not 1 <= beam <= MOST_BEAM:
-            raise ValueError(f"beam must lie between 1 and {MOST_BEAM}, got {shown(beam)}")
-        most = MOST_LENGTH_PENALTY
-        if length_penalty is not None and not 0 <= length_penalty <= most:
-            raise ValueError(
-                f"length_penalty must lie between 0 and {most}, got {shown(length_penalty)}"
-            )
         file = find_model(path)
         model, _ = load_translator(file, pick_device(device))
         run = next((p for p in file.resolve().parents if (p / "tokenizer.json").exists()), None)
@@ -100,19 +92,18 @@ class Translator:
                 f"{file} has no tokenizer.json in the folders above it; name a model inside its "
                 f"run folder"
             )
-        config = _as_scored(read_run_config(run), file)
         tokens = Tokens.of_run(run)
         if tokens.size != model.shape.vocabulary:
             raise ValueError(
                 f"{run / 'tokenizer.json'} has {tokens.size} tokens, but {file} was trained with "
                 f"{model.shape.vocabulary}; they belong to different runs"
             )
-        return cls(
-            model,
-            tokens,
-            config.beam if beam is None else beam,
-            config.length_penalty if length_penalty is None else length_penalty,
-        )
+        settings = read_tensors(file)[1].get("decoding", {})  # a snapshot has none
+        settings = {name: settings[name] for name in DECODING_FIELDS if name in settings}
+        given = {"beam": beam, "length_penalty": length_penalty}
+        settings |= {name: value for name, value in given.items() if value is not None}
+        config = validated({**read_run_config(run).model_dump(), **settings, "sweep": {}})
+        return cls(model, tokens, config.beam, config.length_penalty)
 
     def __call__(self, sentences: Sequence[str]) -> list[str]:
         """Translate each sentence; an empty one stays empty.
@@ -132,13 +123,6 @@ class Translator:
         for i, hypotheses in zip(filled, found, strict=True):
             out[i] = self.tokens.decode(best(hypotheses, self.length_penalty).ids)
         return out
-
-
-def _as_scored(config: Config, file: Path) -> Config:
-    """Return a run's config with the decoding settings that this model was scored with."""
-    decoding = read_tensors(file)[1].get("decoding", {})  # a snapshot has none
-    own = ((name, decoding[name]) for name in DECODING_FIELDS if name in decoding)
-    return config.with_settings(tuple(own))
 
 
 def read_sentences(file: Path | None) -> list[str]:

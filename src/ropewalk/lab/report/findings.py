@@ -313,9 +313,13 @@ def _diverged_counts(results: Results, row: EncodingResults, place: int) -> str:
 
 def limits(results: Results) -> list[str]:
     """Return what the tests do not answer."""
-    rows, items = results.encodings, _items(results)
+    rows, items = results.encodings, "examples"
     if len(rows) < 2:
         return []
+    if results.is_translation:
+        items = "sentences"
+    elif results.tested.key == "loss":
+        items = WINDOWS
     first, counts = code(rows[0].name), _tests_by_split(results)
     sentences = [
         "With one seed each, these results are about the trained models, not about the encodings: "
@@ -447,9 +451,3 @@ def _corrected_for(counts: Mapping[str, int]) -> str:
         f"{format_count(count, 'comparison')} on {code_list(names)}"
         for count, names in splits_of.items()
     )
-
-
-def _items(results: Results) -> str:
-    if results.is_translation:
-        return "sentences"
-    return WINDOWS if results.tested.key == "loss" else "examples"

@@ -405,30 +405,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Publish a run, and write its table into a README if one is given."""
     program = "python -m ropewalk.lab.report.publish"
     parser = argparse.ArgumentParser(prog=program, description="Publish a run.")
-    parser.add_argument("run", type=Path, nargs="?", help="folder of a finished run")
-    parser.add_argument("folder", nargs="?", help="folder for results.json, figures and README")
-    parser.add_argument("overview", type=Path, nargs="?", help="a README with marks for the table")
-    parser.add_argument(
-        "--add", action="store_true", help="add the run's cells to those in the folder"
-    )
-    parser.add_argument("--readme", nargs="+", metavar="FOLDER", help="rewrite these READMEs only")
-    parser.add_argument("--draw", action="store_true", help="with --readme: draw pictures too")
-    parser.add_argument(
-        "--retest", nargs="+", metavar="FOLDER", help="repeat the tests on the scores in these"
-    )
-    parser.add_argument(
-        "--against",
-        action="append",
-        metavar="NAME",
-        help="with --retest: test against this encoding too",
-    )
-    parser.add_argument(
-        "--overview",
-        type=Path,
-        dest="marked",
-        metavar="README",
-        help="with --readme and --retest: a README with marks for the table",
-    )
+    option, marked = parser.add_argument, "a README with marks for the table"
+    option("run", type=Path, nargs="?", help="folder of a finished run")
+    option("folder", nargs="?", help="folder for results.json, figures and README")
+    option("overview", type=Path, nargs="?", help=marked)
+    option("--add", action="store_true", help="add the run's cells to those in the folder")
+    option("--readme", nargs="+", metavar="FOLDER", help="rewrite these READMEs only")
+    option("--draw", action="store_true", help="with --readme: draw pictures too")
+    option("--retest", nargs="+", metavar="FOLDER", help="repeat the tests on the scores in these")
+    against = "with --retest: test against this encoding too"
+    option("--against", action="append", metavar="NAME", help=against)
+    marked = f"with --readme and --retest: {marked}"
+    option("--overview", type=Path, dest="marked", metavar="README", help=marked)
     options = parser.parse_args(arguments)
     try:
         if options.draw and options.readme is None:

@@ -146,17 +146,14 @@ class _Sessions:
     def __init__(self, run: Path, started: datetime, began: float, launcher: str) -> None:
         self.path, self.began = run / "sittings.json", began
         self.own = Session(started.isoformat(timespec="seconds"), 0.0, launcher)
-        self._write(self._earlier())  # also known if it is killed
+        self._write(read_sessions(self.path))  # also known if it is killed
 
     def close(self) -> None:
-        others = self._earlier()  # another command may have added its own meanwhile
+        others = read_sessions(self.path)  # another command may have added its own meanwhile
         if self.own in others:
             others.remove(self.own)
         self.own = replace(self.own, seconds=round(time.monotonic() - self.began, 1))
         self._write(others)
-
-    def _earlier(self) -> list[Session]:
-        return read_sessions(self.path) if self.path.exists() else []
 
     def _write(self, others: list[Session]) -> None:
         self.sessions = sorted([*others, self.own], key=lambda session: session.started)
@@ -174,8 +171,9 @@ class _Sessions:
 
 
 def read_sessions(path: Path) -> list[Session]:
-    """Return the sessions of a run."""
-    return [Session(**session) for session in read_checked_json(path, "sittings")["sittings"]]
+    """Return the sessions of a run so far."""
+    sessions = read_checked_json(path, "sittings")["sittings"] if path.exists() else ()
+    return [Session(**session) for session in sessions]
 
 
 def assemble(task: Task) -> Facts:

@@ -7,7 +7,6 @@ validation data.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,10 +199,6 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
 
 def best(trials: Sequence[T], score: Callable[[T], float | None], *, higher_is_better: bool) -> T:
     """Return the trial with the best score; None loses, and ties go to the first."""
+    known = [trial for trial in trials if score(trial) is not None]
     sign = 1 if higher_is_better else -1
-
-    def rank(trial: T) -> float:
-        value = score(trial)
-        return -math.inf if value is None else sign * float(value)
-
-    return max(trials, key=rank)
+    return max(known or trials, key=lambda trial: sign * (score(trial) or 0))

@@ -56,7 +56,8 @@ def score(
     """
     bleu, chrf = _metrics(lowercase)
     statistics, sentence_bleu = bleu_statistics(hypotheses, references, lowercase=lowercase)
-    places = torch.tensor(assign_bins(sources, length_bins(sources, bins)))
+    ends = [lengths["to"] for lengths in length_bins(sources, bins)]
+    places = torch.tensor(assign_bins(sources, ends))
     return Score(
         bleu=bleu.corpus_score(hypotheses, [references]).score,
         chrf=chrf.corpus_score(hypotheses, [references]).score,
@@ -90,9 +91,8 @@ def length_bins(sentences: Sequence[str], bins: int = 5) -> list[LengthBin]:
     ]
 
 
-def assign_bins(sentences: Sequence[str], bins: Sequence[LengthBin]) -> list[int]:
-    """Return the index in `bins` of each sentence, by its length in words."""
-    ends = [lengths["to"] for lengths in bins]
+def assign_bins(sentences: Sequence[str], ends: Sequence[int]) -> list[int]:
+    """Return the index of each sentence's bin, by its length in words; `ends` are inclusive."""
     return [bisect_left(ends, _words(sentence)) for sentence in sentences]
 
 

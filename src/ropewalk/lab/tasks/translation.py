@@ -41,7 +41,7 @@ from ropewalk.lab.results import (
     Results,
 )
 from ropewalk.lab.scoring import bleu
-from ropewalk.lab.scoring.bleu import LengthBin, assign_bins
+from ropewalk.lab.scoring.bleu import assign_bins
 from ropewalk.lab.tasks.base import MAPPED_TOKENS, Metric, Task, at_quartiles, attention_map
 from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.model import Transformer
@@ -324,14 +324,11 @@ class Translation(Task):
         """Choose sentences and return them with the translations of every encoding's first seed."""
         split, seed = results.splits[0], results.config.seeds[0]
         pairs = self.corpus.splits[split]
-        ranges: list[LengthBin] = [
-            {"from": bin_.first, "to": bin_.last, "sentences": bin_.sentences}
-            for bin_ in results.length_bins[split]
-        ]
-        bins = assign_bins([source for source, _ in pairs], ranges)
+        ends = [lengths.last for lengths in results.length_bins[split]]
+        bins = assign_bins([source for source, _ in pairs], ends)
         chosen = [
             index
-            for place in range(len(ranges))
+            for place in range(len(ends))
             for index in [i for i, own in enumerate(bins) if own == place][:EXAMPLES_PER_BIN]
         ]
         hypotheses = {

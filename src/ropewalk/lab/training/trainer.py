@@ -136,7 +136,8 @@ class Trainer:
 
     def run(self, progress: Progress = lambda record, loss: None) -> Record:
         """Train to the last step. On Ctrl-C, finish the step, save and raise KeyboardInterrupt."""
-        record, marks = self.record, self._validation_steps()
+        record, count = self.record, self.config.validations
+        marks = {math.ceil(record.steps * (i + 1) / count) for i in range(count)}
         saved = time.monotonic()
         batches: Sequence[Sequence[int]] = []
         with interruptions() as interrupted:
@@ -233,10 +234,6 @@ class Trainer:
         for old in snapshots(self.folder)[: -self.config.keep]:
             if old != best_snapshot(self.folder, record.validation):
                 old.unlink()
-
-    def _validation_steps(self) -> set[int]:
-        n = self.config.validations
-        return {math.ceil(self.record.steps * (i + 1) / n) for i in range(n)}
 
     def _save(self) -> None:
         self.record.peak_memory_bytes = max(self.record.peak_memory_bytes, peak_memory(self.device))

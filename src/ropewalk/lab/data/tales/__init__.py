@@ -268,7 +268,7 @@ def tales(count: int, words: int, seed: int, split: Split = "train") -> list[str
     arguments give equal tales in every version of Python.
 
     Raises:
-        ValueError: if count is negative, words is below `SHORTEST` or the split is unknown.
+        ValueError: if words is below `SHORTEST` or the split is unknown.
     """
     return [
         "\n".join(" ".join(passage.text for passage in paragraph) for paragraph in tale)
@@ -278,8 +278,6 @@ def tales(count: int, words: int, seed: int, split: Split = "train") -> list[str
 
 def derive(count: int, words: int, seed: int, split: Split = "train") -> list[Paragraphs]:
     """Return the tales of `tales`, each passage with the event that it tells."""
-    if count < 0:
-        raise ValueError(f"count must not be negative, got {count}")
     if words < SHORTEST:
         raise ValueError(f"words must be at least {SHORTEST}, got {words}")
     if split not in SPLITS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ropewalk.lab.data.rng import Rng
 from ropewalk.lab.data.tales import lexicon as w
@@ -148,7 +149,13 @@ BEGINNING = re.compile(r'(^"?|[.?:] "?)([a-z])')
 
 #: Slot suffixes for pronouns: the forms for women and men.
 PRONOUNS = {"he": ("she", "he"), "him": ("her", "him"), "his": ("her", "his")}
-FIELDS = ("name", "dish", "wish", "fear", "pet", "saying")
+#: Slot suffixes for what is told of a person, and the attribute that each stands for.
+TOLD = {
+    **{name: name for name in ("name", "dish", "wish", "fear", "pet", "saying")},
+    **{name: f"{name}.name" for name in ("trade", "temper", "animal")},
+    **{name: f"temper.{name}" for name in ("manner", "habit")},
+    "home": "home.at",
+}
 
 Meant = Person | Thing | w.Place | str
 
@@ -222,19 +229,9 @@ class Telling:
         """Return the attribute of a person for a slot like `dish`, or None for a reference."""
         if form == "name":
             self._now.append(person)
-        if form in FIELDS:
-            return str(getattr(person, form))
         if form in ("does", "work"):
             return self.rng.pick((person.animal if form == "does" else person.trade).phrases)
-        fields = {
-            "trade": person.trade.name,
-            "temper": person.temper.name,
-            "manner": person.temper.manner,
-            "habit": person.temper.habit,
-            "home": person.home.at,
-            "animal": person.animal.name,
-        }
-        return fields.get(form)
+        return str(attrgetter(TOLD[form])(person)) if form in TOLD else None
 
     def _certain(self, person: Person) -> bool:
         """Return whether a pronoun can only mean this person."""
