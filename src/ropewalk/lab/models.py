@@ -109,11 +109,6 @@ def _described(
                 f"{len(tensors)} tensors; {_WAY_OUT}"
             )
     config = validated({**fields, "encodings": (encoding,)}, f"{path} has an invalid config: ")
-    if table.shape[1] != config.width:
-        raise ValueError(
-            f"{path} claims width={config.width} but its tables are {table.shape[1]} wide; "
-            f"{_WAY_OUT}"
-        )
     return config, encoding, table.shape[0]
 
 

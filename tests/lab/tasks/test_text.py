@@ -15,7 +15,7 @@ from tiny_tasks import config_of
 
 from ropewalk.lab.models import build_model
 from ropewalk.lab.running.run_folder import prepare
-from ropewalk.lab.tasks.text import TextTask, begins_word
+from ropewalk.lab.tasks.text import WORD, TextTask
 from ropewalk.lab.tokens import PAD
 
 
@@ -124,5 +124,7 @@ def test_only_the_last_word_is_left_out(pieces):
     kept = TextTask.whole_words(task, list(range(len(pieces))))
     assert kept == list(range(len(kept)))
     left = pieces[len(kept) :]
-    assert [begins_word(piece) for piece in left] == [True] + [False] * (len(left) - 1) or not left
+    assert [piece.startswith(WORD) for piece in left] == [True] + [False] * (
+        len(left) - 1
+    ) or not left
     assert kept or not pieces

@@ -7,7 +7,6 @@ Lines, CSV or TSV file. Only white space at the ends of a line is removed.
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import hashlib
 import json
@@ -17,6 +16,7 @@ from io import BufferedReader, FileIO
 from itertools import chain, zip_longest
 from pathlib import Path
 
+from ropewalk.checks import closest
 from ropewalk.files import json_problem
 
 Pair = tuple[str, str]
@@ -163,8 +163,8 @@ def nearest(path: Path, names: Sequence[str] = ()) -> str:
         return f" (and no folder {parent})"
     there = {str(entry.relative_to(parent)): str(entry) for entry in parent.iterdir()}
     there.update({name: name for name in names})
-    close = difflib.get_close_matches(path.name, there, n=1)
-    return f" (nearest: {there[close[0]]})" if close else ""
+    close = closest(path.name, there)
+    return f" (nearest: {there[close]})" if close else ""
 
 
 def read_pairs(

@@ -51,9 +51,8 @@ def answer(
     device = model.embedding.weight.device
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), max_tokens[i]))
     batch: list[int] = []
-    for place, i in enumerate(order):
+    for i, after in zip(order, [*order[1:], None], strict=False):
         batch.append(i)
-        after = order[place + 1] if place + 1 < len(order) else None
         full = (len(batch) + 1) * (len(prompts[i]) + max_tokens[i] + 1) > tokens
         if after is not None and len(prompts[after]) == len(prompts[i]) and not full:
             continue

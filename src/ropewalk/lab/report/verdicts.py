@@ -35,9 +35,12 @@ def summarize(rows: Sequence[Facts], splits: Collection[str], keys: Collection[s
     leanest = min(row["parameters"] for row in rows)
     for row in rows:
         cells = row["cells"]
-        row["summary"] = {
-            split: _of_split([cell["scores"][split] for cell in cells], keys) for split in splits
-        }
+        row["summary"] = {}
+        for split in splits:
+            scores = [cell["scores"][split] for cell in cells]
+            summary = {key: spread([of_cell.get(key) for of_cell in scores]) for key in keys}
+            reasons = [of_cell["no_result"] for of_cell in scores if "no_result" in of_cell]
+            row["summary"][split] = summary | ({"no_result": reasons[0]} if reasons else {})
         for name in COSTS:
             row[name] = spread([cell[name] for cell in cells])
         row["extra_parameters"] = row["parameters"] - leanest
@@ -48,12 +51,6 @@ def spread(values: list[float | None]) -> Facts:
     known = [value for value in values if value is not None]
     mean = round(sum(known) / len(known), 5) if len(known) == len(values) else None
     return {"mean": mean, "values": values}
-
-
-def _of_split(scores: Sequence[Facts], keys: Collection[str]) -> Facts:
-    summary: Facts = {key: spread([of_cell.get(key) for of_cell in scores]) for key in keys}
-    reasons = [of_cell["no_result"] for of_cell in scores if "no_result" in of_cell]
-    return summary | ({"no_result": reasons[0]} if reasons else {})
 
 
 def check_against(against: Sequence[str], encodings: Sequence[str]) -> None:

@@ -67,8 +67,6 @@ def done_before(cell: Cell, run: Path, config: Config, goal: Goal) -> Record | N
 
 Train = Callable[[Task, str, int, Path, Emit, str], Record]
 
-_SMALLER = "use a smaller width, feed_forward or batch_tokens, fewer layers, or fewer --jobs"
-
 
 def run_cell(
     run: Path, cell: Cell, emit: Emit, goal: Goal = "scored", train: Train | None = None
@@ -187,5 +185,8 @@ def lack_of_memory(error: Exception) -> str | None:
     kinds = (MemoryError, torch.OutOfMemoryError)
     # torch's CPU allocator raises a plain RuntimeError.
     if isinstance(error, kinds) or "allocate memory" in str(error):
-        return f"out of memory: {' '.join(str(error).split())[:200]}; {_SMALLER}"
+        return (
+            f"out of memory: {' '.join(str(error).split())[:200]}; use a smaller width, "
+            f"feed_forward or batch_tokens, fewer layers, or fewer --jobs"
+        )
     return None

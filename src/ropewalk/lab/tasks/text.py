@@ -41,9 +41,8 @@ PASSAGES_SHOWN = 5  # passages in a report
 CONTINUED = 20  # approximate number of tokens that a decoder predicts in such a passage
 
 
-def begins_word(piece: str) -> bool:
-    """Return whether a token, as written in the vocabulary, begins a word."""
-    return piece.startswith("▁")
+#: What the first token of a word begins with, as written in the vocabulary.
+WORD = "▁"
 
 
 def mean_loss(sums: Tensor) -> Tensor:
@@ -221,17 +220,17 @@ class TextTask(LanguageTask):
     def passage_starts(self, length: int, count: int) -> list[int]:
         """Return the starts of `count` windows, evenly over the test text, each at a word."""
         room = len(self.data["test"]) - 1 - length
-        return [self._next_word(room * k // count, room) for k in range(count)] if room >= 0 else []
-
-    def _next_word(self, place: int, last: int) -> int:
-        """Return the first index from `place` on where a word begins, or `place` if none does."""
-        pieces = self.tokens.pieces(self.data["test"][place : last + 1][:LONGEST_WORD].tolist())
-        return place + next((i for i, piece in enumerate(pieces) if begins_word(piece)), 0)
+        starts = [room * k // count for k in range(count)] if room >= 0 else []
+        for k, place in enumerate(starts):
+            ids = self.data["test"][place : room + 1][:LONGEST_WORD].tolist()
+            pieces = enumerate(self.tokens.pieces(ids))
+            starts[k] += next((i for i, piece in pieces if piece.startswith(WORD)), 0)
+        return starts
 
     def whole_words(self, ids: list[int]) -> list[int]:
         """Return ids without their last word, which may be cut; a single word is unchanged."""
         pieces = self.tokens.pieces(ids)
-        last = next((i for i in range(len(ids) - 1, 0, -1) if begins_word(pieces[i])), len(ids))
+        last = next((i for i in range(len(ids) - 1, 0, -1) if pieces[i].startswith(WORD)), len(ids))
         return ids[:last]
 
     def passages(

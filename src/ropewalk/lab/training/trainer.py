@@ -52,8 +52,7 @@ def learning_rate(config: Config, step: int, steps: int) -> float:
     `linear` reaches zero after the last step; `noam` is Vaswani et al. 2017, eq. 3, times
     `config.learning_rate`.
     """
-    warmup = config.warmup if config.warmup >= 1 else config.warmup * steps
-    warmup = max(1.0, warmup)
+    warmup = max(1.0, config.warmup if config.warmup >= 1 else config.warmup * steps)
     if config.schedule == "noam":
         return float(
             config.learning_rate * config.width**-0.5 * min(step**-0.5, step * warmup**-1.5)
