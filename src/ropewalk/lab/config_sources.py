@@ -88,18 +88,24 @@ _Loader.add_implicit_resolver(
 )
 
 
-def read_fields(file: Path) -> Any:
-    """Return the content of a YAML or JSON file. Raises ValueError, naming it, if unreadable."""
+def read_fields(file: Path) -> dict[str, Any]:
+    """Return the fields in a YAML or JSON file. Raises ValueError, naming it, if unreadable."""
     try:
         text = read_text(file, MOST_BYTES).removeprefix("\ufeff")  # a byte order mark
     except ValueError as error:
         raise ValueError(f"config file {error}") from None
     try:
-        return _load(text)
+        fields = _load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(
             f"config file {shown_path(file)} is neither YAML nor JSON: {_problem(error)}"
         ) from None
+    if not isinstance(fields, dict):
+        raise ValueError(
+            f"config file {shown_path(file)} must contain fields with values, got {shown(fields)}"
+        )
+    # A run's config.json may serve as a file of fields and be edited: its checksum is ignored.
+    return {name: value for name, value in fields.items() if name != "checksum"}
 
 
 def read_value(text: str) -> Any:
@@ -143,7 +149,7 @@ def make_config(
     Later sources override earlier ones. Raises ValueError with all mistakes, and for a wrong field
     the most similar one.
     """
-    given = ({} if file is None else _read_file(file)) | dict(settings or {})
+    given = ({} if file is None else read_fields(file)) | dict(settings or {})
     preset = given.pop("preset", preset)
     _check_word("preset", preset, tuple(PRESETS))
     task = given.get("task", "translation")
@@ -207,16 +213,6 @@ def _check_word(name: str, value: object, known: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in known:
         nearest = did_you_mean(value, known) if isinstance(value, str) else ""
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}{nearest}")
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    fields = read_fields(file)
-    if not isinstance(fields, dict):
-        raise ValueError(
-            f"config file {shown_path(file)} must contain fields with values, got {shown(fields)}"
-        )
-    # A run's config.json may serve as a file of fields and be edited: its checksum is ignored.
-    return {name: value for name, value in fields.items() if name != "checksum"}
 
 
 def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[Any]]:

@@ -33,6 +33,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
+import numpy as np
+
 from ropewalk.checks import shown
 from ropewalk.files import (
     MOST_DATA_BYTES,
@@ -261,17 +263,12 @@ def _whole_scores(scores: Facts, held: Facts, items: Facts) -> Facts:
 
 def _pack_attention(attention: Facts) -> Facts:
     hundredths = [
-        [[_without_last_zeros([round(100 * w) for w in row]) for row in head] for head in layer]
+        [[np.trim_zeros([round(100 * w) for w in row], "b") for row in head] for head in layer]
         for layer in attention["weights"]
     ]
     size = len(attention["weights"][0][0][0])
     held = {name: each for name, each in attention.items() if name != "weights"}
     return held | {"columns": size, "hundredths": hundredths}
-
-
-def _without_last_zeros(row: list[int]) -> list[int]:
-    end = max((place + 1 for place, weight in enumerate(row) if weight), default=0)
-    return row[:end]
 
 
 def _unpack_attention(packed: Facts) -> Facts:

@@ -130,22 +130,15 @@ def _without_splits(
     # Opposite ends of the order, so that no sentence moves between them as a corpus grows.
     test, validation = set(sources[:size]), set(sources[-size:])
     splits: Splits = {
-        "train": tuple(p for p in pairs if p[0] not in test and p[0] not in validation),
-        "validation": _first_translations(pairs, validation),
-        "test": _first_translations(pairs, test),
+        "train": tuple(p for p in pairs if p[0] not in test and p[0] not in validation)
     }
+    first = dict(reversed(pairs))
+    for name, own in (("validation", validation), ("test", test)):
+        splits[name] = tuple({one: first[one] for one, _ in pairs if one in own}.items())
     left_out = len(pairs) - sum(map(len, splits.values()))
     if left_out:
         notes.append(f"{left_out} further translations of held-out source sentences left out")
     return Corpus(name, source, target, splits, tuple(notes))
-
-
-def _first_translations(pairs: Sequence[Pair], sources: set[str]) -> tuple[Pair, ...]:
-    first: dict[str, str] = {}
-    for source, target in pairs:
-        if source in sources:
-            first.setdefault(source, target)
-    return tuple(first.items())
 
 
 WAYS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import BinaryIO
 
@@ -110,19 +110,25 @@ class Translator:
 
         Raises ValueError if a sentence has too many characters or tokens.
         """
-        filled = [i for i, sentence in enumerate(sentences) if sentence.strip()]
-        for i in filled:
-            if len(sentences[i]) > MOST_CHARACTERS:
-                raise _too_long(i, len(sentences[i]), "characters", MOST_CHARACTERS)
-        ids = self.tokens.encode([sentences[i] for i in filled])
-        for i, row in zip(filled, ids, strict=True):
-            if len(row) > MOST_TOKENS:
-                raise _too_long(i, len(row), "tokens", MOST_TOKENS)
-        found = translate_ids(self.model, ids, beam=self.beam)
+        texts = {i: sentence for i, sentence in enumerate(sentences) if sentence.strip()}
+        _check_lengths(texts, "characters", MOST_CHARACTERS)
+        ids = dict(zip(texts, self.tokens.encode([*texts.values()]), strict=True))
+        _check_lengths(ids, "tokens", MOST_TOKENS)
+        translations = translate_ids(self.model, [*ids.values()], beam=self.beam)
         out = [""] * len(sentences)
-        for i, hypotheses in zip(filled, found, strict=True):
+        for i, hypotheses in zip(ids, translations, strict=True):
             out[i] = self.tokens.decode(best(hypotheses, self.length_penalty).ids)
         return out
+
+
+def _check_lengths(lines: Mapping[int, Sized], unit: str, most: int) -> None:
+    """Raise ValueError if a line, by its index, is too long."""
+    for index, line in lines.items():
+        if len(line) > most:
+            raise ValueError(
+                f"line {index + 1} has {len(line)} {unit}, but at most {most} are allowed; write "
+                f"one sentence per line"
+            )
 
 
 def read_sentences(file: Path | None) -> list[str]:
@@ -152,13 +158,6 @@ def _lines(opened: BinaryIO, name: str) -> list[str]:
                 f"{name} must be UTF-8, got byte 0x{line[error.start]:02x} in line {number}"
             ) from None
     return out
-
-
-def _too_long(index: int, count: int, unit: str, most: int) -> ValueError:
-    return ValueError(
-        f"line {index + 1} has {count} {unit}, but at most {most} are allowed; write one "
-        f"sentence per line"
-    )
 
 
 def find_model(path: Path) -> Path:

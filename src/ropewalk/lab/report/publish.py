@@ -241,13 +241,10 @@ def with_part(results: Facts, part: Facts) -> Facts:
     merged = {**part, **results, "metrics": metrics, "encodings": list(rows.values())}
     merged["config"] = _merged_config(results["config"], part["config"], merged["encodings"])
     summarize(merged["encodings"], merged["splits"], [metric["key"] for metric in metrics])
-    against = [name for facts in (results, part) for name in facts["against"]]
-    in_a_run = {
-        name
-        for facts in (results, part)
-        for name in facts["against"]
-        if name not in facts.get("tested_later", ())
-    }
+    against = results["against"] + part["against"]
+    in_a_run = set[str]()
+    for facts in (results, part):
+        in_a_run |= set(facts["against"]) - set(facts.get("tested_later", ()))
     judged = _judged(Results.model_validate(merged), against, in_a_run)
     return with_conditions(judged.as_json(), _parts_with(parts_of(results), part))
 
@@ -339,8 +336,8 @@ def _parts_with(parts: Sequence[Facts], part: Facts) -> list[Facts]:
 
 def _replaces(row: Facts, published: Facts) -> bool:
     """Return whether a row has a cell for every seed of the published row."""
-    seeds = {cell["seed"] for cell in row["cells"]}
-    return all(cell["seed"] in seeds for cell in published["cells"])
+    here, there = ({cell["seed"] for cell in facts["cells"]} for facts in (row, published))
+    return there <= here
 
 
 def _with_cells(row: Facts, other: Facts) -> Facts:

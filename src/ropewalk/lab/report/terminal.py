@@ -23,7 +23,7 @@ from ropewalk.lab.report.tables import (
     least_shown,
     trials_tables,
 )
-from ropewalk.lab.results import CellResults, EncodingResults, MetricFacts, Results, Verdict
+from ropewalk.lab.results import EncodingResults, MetricFacts, Results, Verdict
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 
@@ -97,12 +97,14 @@ def _print_scores(console: Console, results: Results) -> None:
     lines = []
     for row in results.encodings:
         values = row.summary[head].spread(first.key).values
-        seeds = " ".join(
-            _seed_score(cell, value, first.digits)
-            for cell, value in zip(row.cells, values, strict=True)
-        )
+        seeds = []
+        for cell, value in zip(row.cells, values, strict=True):
+            text = "none" if value is None else format_number(value, first.digits)
+            seeds.append("diverged" if cell.status == "diverged" else text)
         scores = [_score(row, split, metric, 1) for split, metric in places]
-        lines.append([row.name, _score(row, head, first, 1), *([seeds] * several), *scores])
+        lines.append(
+            [row.name, _score(row, head, first, 1), *([" ".join(seeds)] * several), *scores]
+        )
     console.print(Table(columns, lines).rich(title))
 
 
@@ -129,9 +131,3 @@ def _score(row: EncodingResults, split: str, metric: MetricFacts, more: int = 0)
     if all(value is None for value in spread.values) and summary.no_result is not None:
         return "no result"
     return format_number(spread.mean, metric.digits + more)
-
-
-def _seed_score(cell: CellResults, value: float | None, digits: int) -> str:
-    if cell.status == "diverged":
-        return "diverged"
-    return "none" if value is None else format_number(value, digits)
