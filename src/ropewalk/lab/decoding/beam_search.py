@@ -170,7 +170,10 @@ def beam_search(
             steps.select(rows)
             tokens, found = tokens[rows], Continuations(*(x[rows] for x in found))
         if live:
-            parents, words, scores = _unended(found, beam)
+            if beam > 1:  # the best continuations that are no end marks
+                slots = (found.words == EOS).to(torch.uint8).argsort(dim=-1, stable=True)[:, :beam]
+                found = Continuations(*(x.gather(1, slots) for x in found))
+            parents, words, scores = found
             steps.follow(parents)
             tokens = torch.cat([_rows(tokens, parents), words[..., None]], -1)
     return [sorted(s.ended[:beam], key=lambda x: -x.log_probability) for s in sentences]
@@ -195,14 +198,6 @@ def _rounded_up(kept: list[int], live: list[_Sentence]) -> list[int]:
 def _rows(tokens: Tensor, chosen: Tensor) -> Tensor:
     """Gather rows `(B, n)` of each sentence's tokens `(B, beams, length)`."""
     return tokens.gather(1, chosen[..., None].expand(-1, -1, tokens.shape[-1]))
-
-
-def _unended(found: Continuations, beam: int) -> Continuations:
-    """Return the `beam` best continuations `(B, beam)` that are no end marks."""
-    if beam == 1:
-        return found
-    slots = (found.words == EOS).to(torch.uint8).argsort(dim=-1, stable=True)[:, :beam]
-    return Continuations(*(x.gather(1, slots) for x in found))
 
 
 def _harvest(live: list[_Sentence], tokens: Tensor, found: Continuations, beam: int) -> None:

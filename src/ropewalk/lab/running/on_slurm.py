@@ -154,7 +154,17 @@ class SlurmLauncher:
         python = f"{shlex.quote(sys.executable)} -P"
         own = {f"{self._cluster}_python": python, f"{self._cluster}_max_num_timeout": _REQUEUES}
         executor = submitit.AutoExecutor(folder=self._folder, cluster=self._cluster, **own)
-        executor.update_parameters(**self._parameters(starts))
+        given = self._arguments
+        words = ("partition", "account", "qos", "constraint")
+        executor.update_parameters(
+            name="ropewalk",
+            timeout_min=given.get("minutes", _DAY),
+            cpus_per_task=given.get("cpus", starts[0].threads),
+            mem_gb=given.get("memory_gb"),
+            gpus_per_node=self.gpus or None,
+            slurm_array_parallelism=len(starts),
+            **{f"slurm_{name}": given[name] for name in words if name in given},
+        )
         jobs: list[Any] = []
         try:
             # submitit repeats what sbatch says, which is in the message.
@@ -170,16 +180,3 @@ class SlurmLauncher:
 
     def close(self) -> None:
         """Do nothing: jobs outlive this process."""
-
-    def _parameters(self, starts: Sequence[Start]) -> dict[str, Any]:
-        given = self._arguments
-        words = ("partition", "account", "qos", "constraint")
-        return {
-            "name": "ropewalk",
-            "timeout_min": given.get("minutes", _DAY),
-            "cpus_per_task": given.get("cpus", starts[0].threads),
-            "mem_gb": given.get("memory_gb"),
-            "gpus_per_node": self.gpus or None,
-            "slurm_array_parallelism": len(starts),
-            **{f"slurm_{name}": given[name] for name in words if name in given},
-        }
