@@ -133,12 +133,7 @@ class ParallelTrainer(Trainer):
         for name, parameter in self.model.named_parameters():
             for key in ("exp_avg", "exp_avg_sq"):
                 parts[f"optimizer.{name}.{key}"] = parameter
-        own = dict(tensors)
-        for name in [name for name in tensors if name in parts]:
-            if isinstance(part := parts[name], DTensor):
-                whole = tensors[name].to(part.device)
-                own[name] = distribute_tensor(whole, part.device_mesh, part.placements)
-        return own
+        return {name: _like(tensor, parts.get(name)) for name, tensor in tensors.items()}
 
 
 def _in_parts(loss: _Loss) -> nn.Module:
@@ -173,3 +168,9 @@ def _part_of(batch: Any, rank: int, world: int) -> tuple[Any, int]:
 
 def _whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _like(tensor: Tensor, part: Tensor | None) -> Tensor:
+    if not isinstance(part, DTensor):
+        return tensor
+    return distribute_tensor(tensor.to(part.device), part.device_mesh, part.placements)
