@@ -132,16 +132,16 @@ def test_an_encoding_that_cannot_be_built_is_named_in_one_line(capsys):
     assert "foo" in last
 
 
-@pytest.mark.slow  # six processes that import torch
+@pytest.mark.slow  # four processes that import torch
 def test_the_script_runs_to_the_end_and_says_which_encoding_failed(run_script, tmp_path, capsys):
-    words = ["--encodings", "none,rotary,learned(max_positions=20)", "--lengths", "16,24"]
+    words = ["--encodings", "none,learned(max_positions=20)", "--lengths", "16,24"]
     results = run_script(cost, *words, "--no-linear", "--rounds", "2")
     assert [row["name"] for row in results["rows"]] == words[1].split(",")
-    none, rotary, learned = results["rows"]
+    none, learned = results["rows"]
     for work in steps.STEPS:
         assert [at["ratios"] for at in none[work]] == [[1, 1], [1, 1]]
-        assert all(at["seconds"] > 0 and len(at["ratios"]) == 2 for at in rotary[work])
-        assert learned[work][0]["ratio"] > 0
+        assert learned[work][0]["seconds"] > 0
+        assert len(learned[work][0]["ratios"]) == 2
         assert "max_positions" in learned[work][1]["failed"]
     assert "–" in capsys.readouterr().out
     for scheme in ("light", "dark"):

@@ -7,6 +7,7 @@ killed run ends in differs in one bit from an uninterrupted one, or leaves a fil
 
 import sys
 
+import bounds
 import pytest
 from config_mutations import Mutation, read
 from published import changed
@@ -56,7 +57,8 @@ def _slow(data, folder):
         (lambda data, folder: bytearray(600_000_000), "MB, accepted"),
     ],
 )
-def test_the_fuzzer_notices(read, said, tmp_path):
+def test_the_fuzzer_notices(read, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "STOPPED_AFTER", 3.0)  # of CPU; still more than is allowed
     target = mutations.Target(lambda draw: b"", read)
     outcome = mutations.trial(target, b"", tmp_path, mutations.Outcomes())
     assert outcome.startswith("fault")
@@ -85,5 +87,5 @@ def test_the_fuzzer_of_configs_notices(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path):
     wanted, seconds = kills.uninterrupted(tmp_path)
-    counts = kills.trial(tmp_path, kills=4, seed=0, wanted=wanted, seconds=seconds)
-    assert sum(counts[f"{who} {by.name}"] for who, by in kills.KINDS) == 4
+    counts = kills.trial(tmp_path, kills=2, seed=0, wanted=wanted, seconds=seconds)
+    assert sum(counts[f"{who} {by.name}"] for who, by in kills.KINDS) == 2

@@ -376,14 +376,19 @@ def test_little_gzip_that_unpacks_to_much_is_refused_early(folder):
     assert "unpacks to more than" in message(folder)
 
 
+@pytest.fixture(scope="module")
+def bomb():
+    return gzip.compress(b"\n" * 10**8, 6)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of Linux")
 @pytest.mark.parametrize("name", ["all.csv", "all.tsv", "all.jsonl", "all.txt"])
-def test_a_bomb_of_empty_lines_is_refused_within_the_bound(tmp_path, name):
+def test_a_bomb_of_empty_lines_is_refused_within_the_bound(tmp_path, name, bomb):
     """Fails if a tenth of a megabyte takes seconds, or fills hundreds of megabytes with rows."""
     for split in ("train", "val"):
         path = tmp_path / name.replace("all", split)
-        path.write_bytes(gzip.compress(b"\n" * 10**8, 6))
+        path.write_bytes(bomb)
     with bounded(), pytest.raises(CorpusError, match="unpacks to more than"):
         load_texts(str(tmp_path)) if name == "all.txt" else load_corpus(str(tmp_path))
 
