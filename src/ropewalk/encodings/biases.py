@@ -313,13 +313,7 @@ class T5Site(PairBias):
     The bucket is that of j - i, the position of the key minus the position of the query.
     """
 
-    def __init__(
-        self,
-        shape: StackShape,
-        buckets: int = 32,
-        distance: int = 128,
-        scale: float | None = None,
-    ) -> None:
+    def __init__(self, shape: StackShape, buckets: int, distance: int, scale: float | None) -> None:
         super().__init__()
         self.causal, self.scale = shape.causal, scale
         self.side = buckets if shape.causal else buckets // 2
@@ -374,6 +368,8 @@ class T5(SharedSite):
     Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
     mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
     """
+
+    shared: T5Site
 
     def __init__(
         self,

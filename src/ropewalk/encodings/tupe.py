@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.absolute import check_rows
-from ropewalk.encodings.biases import ScoreBias, T5Site
+from ropewalk.encodings.biases import T5, ScoreBias, T5Site
 from ropewalk.encodings.interface import Placement, StackShape
 from ropewalk.encodings.sites import SharedSite
 
@@ -104,4 +104,4 @@ class Tupe(SharedSite):
         check_bool("relative", relative)
         check_bool("reset", reset)
         self.max_positions = max_positions
-        self.shared = TupeSite(shape, max_positions, T5Site(shape) if relative else None, reset)
+        self.shared = TupeSite(shape, max_positions, T5(shape).shared if relative else None, reset)

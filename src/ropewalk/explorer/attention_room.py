@@ -219,19 +219,12 @@ def read_run(text: str) -> tuple[Path, Results, AttentionMaps]:
         )
     results = read_results(run)
     if not (run / "attention.json").exists():
-        raise ValueError(_without_maps(run))
-    return run, results, read_attention(run)
-
-
-def _without_maps(run: Path) -> str:
-    """Return why a folder has results but no maps: a run's own folder has `config.json`."""
-    name = shown_path(run)
-    if (run / "config.json").exists():
-        return (
-            f"{name} has results but no attention.json: the run was stopped before it wrote that. "
-            f"Run its command again: what is trained already is not trained again"
+        why = (  # a run's own folder has its config
+            "the run was stopped before it wrote that. Run its command again: what is trained "
+            "already is not trained again"
+            if (run / "config.json").exists()
+            else "published results have no models. Run the command in its README.md, and open the "
+            "folder that it writes"
         )
-    return (
-        f"{name} has results but no attention.json: published results have no models. Run the "
-        f"command in its README.md, and open the folder that it writes"
-    )
+        raise ValueError(f"{shown_path(run)} has results but no attention.json: {why}")
+    return run, results, read_attention(run)

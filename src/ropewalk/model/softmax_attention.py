@@ -86,15 +86,8 @@ def attend(
     return torch.cat(outputs, -2), torch.cat(probabilities, -2) if probabilities else None
 
 
-def _block(
-    encoding: AttentionEncoding,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    queries: Tensor,
-    keys: Tensor,
-    *rest: Any,
-) -> tuple[Tensor, Tensor | None]:
+def _block(encoding: AttentionEncoding, *block: Any) -> tuple[Tensor, Tensor | None]:
+    q, k, v, queries, keys, *rest = block
     # A new placement each time: it memoizes what was computed.
     return _attend(encoding, q, k, v, Placement(queries, keys), *rest)
 
