@@ -13,13 +13,13 @@ VOCABULARY = 120
 PIECES = [*SPECIAL, *(f"t{i}" for i in range(VOCABULARY - len(SPECIAL)))]
 
 
-def random_model(encoding: str, **fields) -> Transformer:
+def random_model(encoding: str, layers: int = 2, **fields) -> Transformer:
     """Return a small model whose outputs depend strongly on positions.
 
     Every parameter is random, biases and norms too. Weights inside layers are three times as large
     as usual: otherwise the embedding decides each output alone, and a fault shows in no token.
     """
-    shape = TransformerShape(VOCABULARY, 48, 4, 64, encoder_layers=2, decoder_layers=2, **fields)
+    shape = TransformerShape(VOCABULARY, 48, 4, 64, layers, layers, **fields)
     stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
     model = Transformer(shape, *build_encoder_decoder(encoding, *stacks))
     initialize(model, seed=1)
@@ -54,8 +54,12 @@ def write(spec, folder: Path) -> Path:
     return folder
 
 
-def compare(model: Transformer, folder: Path, sources: list[list[int]]) -> tuple[int, float]:
+def compare(
+    model: Transformer, folder: Path, sources: list[list[int]], at_least: int = 0
+) -> tuple[int, float]:
     """Translate greedily with ropewalk and with the engine, one sentence at a time.
+
+    at_least: tokens that each translation has.
 
     Returns how many sentences have other tokens, and the largest difference of log-probabilities
     per token.
@@ -64,6 +68,7 @@ def compare(model: Transformer, folder: Path, sources: list[list[int]]) -> tuple
 
     translator = ctranslate2.Translator(str(folder), compute_type="float32")
     found = [ranked[0] for ranked in translate_ids(model, sources, beam=1)]
+    assert min(len(own.ids) for own in found) >= at_least
     others, most = 0, 0.0
     for source, own in zip(sources, found, strict=True):
         (result,) = translator.translate_batch(

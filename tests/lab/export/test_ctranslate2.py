@@ -17,6 +17,7 @@ from exported import PIECES, compare, random_model, random_sources, write
 
 from ropewalk.encodings import REGISTRY
 from ropewalk.lab.export.ctranslate2 import NotExpressibleError, transformer_spec
+from ropewalk.lab.tokens import EOS
 
 EXPORTED = [
     "none",
@@ -185,11 +186,17 @@ def test_a_source_beyond_a_learned_table_raises_in_the_engine(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["sinusoidal", "rotary", "alibi", "t5", "shaw", "kerple"])
+@pytest.mark.parametrize("encoding", ["sinusoidal", "rotary", "alibi", "shaw", "kerple"])
 def test_long_sentences_are_translated_alike(encoding, tmp_path):
-    """The decoder goes beyond 1,000 tokens: tables, biases and the engine's float32 angles."""
-    model = random_model(encoding)
+    """The decoder goes beyond 1,000 tokens: tables, biases and the engine's float32 angles.
+
+    T5's bias is written as KERPLE's is, and constant at these distances.
+    """
+    model = random_model(encoding, layers=1)
+    with torch.no_grad():  # it never writes an end mark
+        model.embedding.weight[EOS, 0] = -20
+        model.decoder_norm.bias[0] = 10
     source = random_sources(2, 3_000)[1][:510]  # a search ends at twice its tokens
     folder = write(transformer_spec(model, PIECES), tmp_path / "out")
-    _, distance = compare(model, folder, [source])
+    _, distance = compare(model, folder, [source], at_least=1_000)
     assert distance < 1e-3
