@@ -147,7 +147,8 @@ def _from_folder(folder: Path) -> Texts:
     left_out = [path.name for split, path in parts.items() if split not in own.values()]
     notes = (f"no split by their names, left out: {', '.join(left_out)}",) if left_out else ()
     splits = {}
-    for split, path in ((split, parts[place]) for split, place in own.items()):
+    for split, place in own.items():
+        path = parts[place]
         splits[split] = tuple(map(_document, _texts_in(path) if path.is_dir() else [path]))
     return Texts(name, splits, notes)
 

@@ -313,13 +313,11 @@ def _diverged_counts(results: Results, row: EncodingResults, place: int) -> str:
 
 def limits(results: Results) -> list[str]:
     """Return what the tests do not answer."""
-    rows, items = results.encodings, "examples"
+    rows, items = results.encodings, WINDOWS if results.tested.key == "loss" else "examples"
     if len(rows) < 2:
         return []
     if results.is_translation:
         items = "sentences"
-    elif results.tested.key == "loss":
-        items = WINDOWS
     first, counts = code(rows[0].name), _tests_by_split(results)
     sentences = [
         "With one seed each, these results are about the trained models, not about the encodings: "

@@ -102,9 +102,8 @@ def _print_scores(console: Console, results: Results) -> None:
             text = "none" if value is None else format_number(value, first.digits)
             seeds.append("diverged" if cell.status == "diverged" else text)
         scores = [_score(row, split, metric, 1) for split, metric in places]
-        lines.append(
-            [row.name, _score(row, head, first, 1), *([" ".join(seeds)] * several), *scores]
-        )
+        of_seeds = [" ".join(seeds)] * several
+        lines.append([row.name, _score(row, head, first, 1), *of_seeds, *scores])
     console.print(Table(columns, lines).rich(title))
 
 
