@@ -9,13 +9,12 @@ import itertools
 
 import pytest
 import torch
-from in_processes import run
+from in_processes import run, run_each
 from parallel_context import LENGTH, new_model
 
 from ropewalk.encodings import Encoding
 from ropewalk.model import ContextPart, DecoderCache, LanguageModel, TransformerShape
 
-DIFFERENCES = "parallel_context:differences"
 # Rotated keys, raw keys, a bias by distance with and without parameters, content and distance,
 # embeddings, and none.
 ENCODINGS = ("rotary", "alibi", "t5", "shaw", "deberta", "sinusoidal", "none")
@@ -26,28 +25,36 @@ CASES = [
 ]
 
 
+FAULTS = {  # whether outputs differ
+    "keys are not gathered": True,
+    "gradients stay where they are": False,
+    "gathered keys have no gradients": False,
+}
+
+
+@pytest.fixture(scope="module")
+def of_two():
+    """What two processes computed, without and with faults."""
+    cases = [("rotary", "zigzag", False, True), ("t5", "contiguous", True, True)]
+    calls = {fault: ("parallel_context:differences_with", fault, cases) for fault in FAULTS}
+    return run_each(2, {"no fault": ("parallel_context:differences", CASES), **calls})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
-def test_a_step_equals_that_of_the_complete_sequence(world):
-    for found in run(world, DIFFERENCES, CASES):
+def test_a_step_equals_that_of_the_complete_sequence(world, of_two):
+    four = run(4, "parallel_context:differences", CASES) if world == 4 else None
+    for found in four or of_two["no fault"]:
         for case, (output, gradient) in zip(CASES, found, strict=True):
             assert output < 1e-12, case
             assert gradient < 1e-10, case
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fault", "outputs_differ"),
-    [
-        ("keys are not gathered", True),
-        ("gradients stay where they are", False),
-        ("gathered keys have no gradients", False),
-    ],
-)
-def test_a_fault_is_noticed(fault, outputs_differ):
+@pytest.mark.parametrize(("fault", "outputs_differ"), FAULTS.items())
+def test_a_fault_is_noticed(fault, outputs_differ, of_two):
     """The planted faults are larger than what the test above allows."""
-    cases = [("rotary", "zigzag", False, True), ("t5", "contiguous", True, True)]
-    for found in run(2, DIFFERENCES, cases, fault):
+    for found in of_two[fault]:
         for output, gradient in found:
             assert (output > 1e-3) == outputs_differ
             assert gradient > 1e-3

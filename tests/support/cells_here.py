@@ -16,7 +16,7 @@ def prepare_here(config, run):
     return task
 
 
-def run_cells_here(config, run, jobs, watch, *, cells=None, goal="scored", launcher=None):
+def run_cells_here(config, run, jobs=None, watch=None, *, cells=None, goal="scored", launcher=None):
     """Replace `ropewalk.lab.running.scheduler.run_cells`."""
     fix_conditions(config, run, 1, LocalLauncher())
     for cell in cells_of(config) if cells is None else cells:

@@ -1,16 +1,33 @@
-"""Run a function of this folder in several processes, as torchrun starts them."""
+"""Run a function of this folder in several processes, as torchrun starts them.
+
+One process imports torch, which takes seconds, and divides itself into those of the group.
+"""
 
 import importlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 HERE = Path(__file__).parent
 # torch's compiler reads .grad of parameters that FSDP divides.
 WARNINGS = ("-W", "error", "-W", "ignore:The .grad attribute")
+SHARED = ("pydantic", "torch.distributed.checkpoint.state_dict_saver", "torch.distributed.fsdp")
+
+
+@dataclass
+class Ended:
+    """How a process ended: its exit status, what it printed as errors, what it returned."""
+
+    status: int
+    error: str
+    returned: Any
 
 
 def free_port():
@@ -19,8 +36,8 @@ def free_port():
         return server.getsockname()[1]
 
 
-def start(world, name, *arguments):
-    """Start `module:function` with arguments that JSON can express, in `world` processes."""
+def ends(world, name, *arguments, timeout=900):
+    """Call `module:function` with arguments that JSON can express, in `world` processes."""
     env = {
         **os.environ,
         "MASTER_ADDR": "127.0.0.1",
@@ -29,38 +46,67 @@ def start(world, name, *arguments):
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
     }
-    return [
-        subprocess.Popen(
-            [sys.executable, *WARNINGS, __file__, name, json.dumps(arguments)],
-            env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-
-
-def finish(processes, timeout=300):
-    """Return what each process returned; raise with its error if one failed."""
-    outputs = []
-    try:
-        for process in processes:
-            outputs.append(process.communicate(timeout=timeout))
-    finally:
-        for process in processes:
-            process.kill()
-    for process, (_, error) in zip(processes, outputs, strict=True):
-        if process.returncode:
-            raise RuntimeError(f"status {process.returncode}: {error[-4000:]}")
-    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
+    with TemporaryDirectory() as folder:
+        words = [sys.executable, *WARNINGS, __file__, folder, name, json.dumps(arguments)]
+        process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, start_new_session=True)
+        try:
+            statuses = json.loads(process.communicate(timeout=timeout)[0].splitlines()[-1])
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        ended = []
+        for rank, status in enumerate(statuses):
+            path = Path(folder, f"{rank}.json")
+            returned = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+            error = Path(folder, f"{rank}.err").read_text(encoding="utf-8")
+            ended.append(Ended(status, error, returned))
+    return ended
 
 
 def run(world, name, *arguments):
-    return finish(start(world, name, *arguments))
+    """Return what each process returned; raise with its error if one failed."""
+    ended = ends(world, name, *arguments)
+    for process in ended:
+        if process.status:
+            raise RuntimeError(f"status {process.status}: {process.error[-4000:]}")
+    return [process.returned for process in ended]
+
+
+def run_each(world, calls):
+    """Call several functions in turn in the same processes.
+
+    calls: name and arguments of each, by any key. Returns what each process returned, by key.
+    """
+    returned = run(world, "in_processes:each", *calls.values())
+    return dict(zip(calls, zip(*returned, strict=True), strict=True))
+
+
+def call(name, *arguments):
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)(*arguments)
+
+
+def each(*calls):
+    return [call(*name_and_arguments) for name_and_arguments in calls]
+
+
+def main(folder, name, arguments):
+    for module in SHARED:
+        importlib.import_module(module)
+    children = []
+    for rank in range(int(os.environ["WORLD_SIZE"])):
+        child = os.fork()
+        if child == 0:
+            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            with Path(folder, f"{rank}.err").open("wb") as errors:
+                os.dup2(errors.fileno(), 2)
+            returned = call(name, *json.loads(arguments))
+            Path(folder, f"{rank}.json").write_text(json.dumps(returned), encoding="utf-8")
+            return
+        children.append(child)
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]))
 
 
 if __name__ == "__main__":
-    module, _, function = sys.argv[1].partition(":")
-    found = getattr(importlib.import_module(module), function)(*json.loads(sys.argv[2]))
-    print(json.dumps(found), flush=True)
+    main(*sys.argv[1:])

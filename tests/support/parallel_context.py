@@ -1,6 +1,7 @@
 """A training step over a sequence that several processes share, compared with one process."""
 
 from itertools import pairwise
+from unittest.mock import patch
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -45,17 +46,10 @@ def gradients(model):
     return found
 
 
-def differences(cases, fault=None):
+def differences(cases):
     """Return, for each case, the largest differences of outputs and gradients on this process."""
     group = join("cpu")
     tokens, targets = sequences()
-    if fault == "keys are not gathered":
-        module._GatheredKeys.append = _only_own_keys
-    if fault == "gradients stay where they are":
-        module.ContextPart.sum_gradients = lambda part, parameters: None
-    if fault == "gathered keys have no gradients":
-        gather = module.ContextPart.gather
-        module.ContextPart.gather = lambda part, x, dim=1: gather(part, x.detach(), dim)
     found = []
     for encoding, scheme, packed, causal in cases:
         model = new_model(encoding, causal)
@@ -72,6 +66,22 @@ def differences(cases, fault=None):
         gradient = max((own[n] - expected[n]).abs().max() for n in expected)
         found.append([float(output), float(gradient)])
     return found
+
+
+def differences_with(fault, cases):
+    """Return the differences with a planted fault."""
+    gather = module.ContextPart.gather
+    owner, name, wrong = {
+        "keys are not gathered": (module._GatheredKeys, "append", _only_own_keys),
+        "gradients stay where they are": (
+            module.ContextPart, "sum_gradients", lambda part, parameters: None,
+        ),
+        "gathered keys have no gradients": (
+            module.ContextPart, "gather", lambda part, x, dim=1: gather(part, x.detach(), dim),
+        ),
+    }[fault]  # fmt: skip
+    with patch.object(owner, name, wrong):
+        return differences(cases)
 
 
 def _only_own_keys(cache, keys, values):

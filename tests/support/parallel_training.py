@@ -3,8 +3,10 @@
 import os
 import resource
 import signal
-from functools import partialmethod
+from contextlib import ExitStack
+from functools import partial, partialmethod
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from tiny_tasks import TRANSLATION_VOCABULARY, translation_config, translation_splits
@@ -34,39 +36,38 @@ def new_trainer(folder, fields, alone=False):
     return made
 
 
-def learn(folder, fields, stop_at=None, die_at=None, fault=None):
-    """Train to the end, until a stopping signal after `stop_at` steps, or until a kill.
+def learn(folder, fields, stop_at=None, fault=None):
+    """Train to the end, until a stopping signal after `stop_at` steps, or until a fault.
 
     A training that is killed, or has no room to save, saves after each step.
     """
-    if die_at is not None or fault == "no room for one part":
-        trainer.SAVE_EVERY = -1.0
-    if fault == "killed while saving":
-        checkpoints.write_checked_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    if fault == "no room for one part" and os.environ["RANK"] == "1":
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
-    if fields.get("compile"):  # no C++ compiler is needed
-        torch.nn.Module.compile = partialmethod(torch.nn.Module.compile, backend="eager")
-    if fault == "rows count equally":
+    with ExitStack() as patches:
+        if fault in ("killed while saving", "no room for one part"):
+            patches.enter_context(patch.object(trainer, "SAVE_EVERY", -1.0))
+        if fields.get("compile"):  # no C++ compiler is needed
+            eager = partialmethod(torch.nn.Module.compile, backend="eager")
+            patches.enter_context(patch.object(torch.nn.Module, "compile", eager))
+        if fault == "rows count equally":
+            equally = partial(_part_that_counts_equally, distributed._part_of)
+            patches.enter_context(patch.object(distributed, "_part_of", equally))
+        return _learn(new_trainer(folder, fields), stop_at, fault)
 
-        def equally(batch, rank, world, part_of=distributed._part_of):
-            part, share = part_of(batch, rank, world)
-            return part, batch.target_tokens / world if share else 0
 
-        distributed._part_of = equally
-
-    losses = []
+def _learn(running, stop_at, fault):
+    rank, losses = os.environ.get("RANK", "0"), []
 
     def progress(record, loss):
         losses.append(loss)
-        if record.step == stop_at and os.environ.get("RANK", "0") == "0":
+        if record.step == stop_at and rank == "0":
             os.kill(os.getpid(), signal.SIGINT)
-        one_dies = fault == "one process dies" and os.environ["RANK"] == "1" and record.step == 2
-        if record.step == die_at or one_dies:
+        if fault == "one process dies" and rank == "1" and record.step == 2:
             os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "killed while saving" and record.step == 4:
+            checkpoints.write_checked_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "no room for one part" and rank == "1" and record.step == 3:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
 
-    running = new_trainer(folder, fields)
     began = running.record.step
     try:
         with failures_in_words():
@@ -76,24 +77,27 @@ def learn(folder, fields, stop_at=None, die_at=None, fault=None):
     return {"began": began, "losses": losses, **facts_of(running)}
 
 
-def differences(folder, cases):
-    """Return the largest differences from one process, in two steps of each case."""
+def _part_that_counts_equally(part_of, batch, rank, world):
+    part, share = part_of(batch, rank, world)
+    return part, batch.target_tokens / world if share else 0
+
+
+def differences(folder, encodings, ways):
+    """Return the largest differences from one process, in two steps of each encoding and way."""
     found = []
-    for encoding, parallel in cases:
-        fields = {"encodings": encoding, "parallel": parallel, "accumulate": 2}
-        steps = []
-        for alone in (True, False):
-            running = new_trainer(folder, fields, alone)
-            batches = running.task.plan(1, 0)
-            steps.append([running.step(batches[i : i + 2]) for i in (0, 2)])
-        found.append(
-            max(
-                abs(own - other)
-                for one, many in zip(*steps, strict=True)
-                for own, other in zip(one, many, strict=True)
-            )
-        )
+    for encoding in encodings:
+        fields = {"encodings": encoding, "accumulate": 2}
+        one = _two_steps(new_trainer(folder, fields, alone=True))
+        for way in ways:
+            many = _two_steps(new_trainer(folder, {**fields, "parallel": way}))
+            found.append(max(abs(own - other) for own, other in zip(one, many, strict=True)))
     return found
+
+
+def _two_steps(running):
+    """Return loss and gradient norm of each."""
+    batches = running.task.plan(1, 0)
+    return [number for i in (0, 2) for number in running.step(batches[i : i + 2])]
 
 
 def facts_of(running):

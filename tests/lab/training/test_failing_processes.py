@@ -11,8 +11,8 @@ from dataclasses import asdict
 from datetime import timedelta
 
 import pytest
-from in_processes import finish, free_port, run, start
-from parallel_training import new_trainer
+from in_processes import ends, free_port, run
+from parallel_training import learn, new_trainer
 from tiny_tasks import config_of, translation_config
 
 from ropewalk import machine
@@ -37,27 +37,24 @@ def torchrun(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_the_others_of_a_killed_process_say_so_in_one_line(tmp_path, parallel):
+@pytest.mark.parametrize(("world", "parallel"), [(3, "ddp"), (2, "fsdp")])
+def test_the_others_of_a_killed_process_say_so_in_one_line(tmp_path, world, parallel):
     fields = {**FIELDS, "parallel": parallel}
-    processes = start(3, LEARN, str(tmp_path), fields, None, None, "one process dies")
-    errors = [process.communicate(timeout=120)[1] for process in processes]
-    assert [process.returncode for process in processes] == [1, -9, 1]
-    for error in (errors[0], errors[2]):
-        assert "ConnectionError: another process of this training has ended, or no" in error
-        assert "GLHF" not in error  # torch's own words
+    ended = ends(world, LEARN, str(tmp_path), fields, None, "one process dies")
+    assert [process.status for process in ended] == [1, -9, 1][:world]
+    for process in ended[:1] + ended[2:]:
+        assert "ConnectionError: another process of this training has ended, or no" in process.error
+        assert "GLHF" not in process.error  # torch's own words
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(tmp_path, parallel):
     fields = {**FIELDS, "parallel": parallel}
-    run(2, LEARN, str(tmp_path), fields, 2)
-    failing = start(2, LEARN, str(tmp_path), fields, None, None, "no room for one part")
     with pytest.raises(RuntimeError, match="checkpoint-0000003 was not written: File too large"):
-        finish(failing)
+        run(2, LEARN, str(tmp_path), fields, None, "no room for one part")
     assert (tmp_path / "checkpoint-0000002").exists()
-    assert {each["began"] for each in run(4, LEARN, str(tmp_path), fields)} == {2}
+    assert learn(tmp_path, FIELDS)["began"] == 2
 
 
 def flip_a_bit_of_a_weight(path, model):

@@ -8,18 +8,21 @@ the first one writes.
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from in_processes import finish, free_port, run, start
+from cells_here import run_cells_here
+from in_processes import ends, free_port, run_each
 from parallel_training import learn
 from tiny_tasks import translation_config
 
 from ropewalk.encodings import REGISTRY
 from ropewalk.lab.data.batches import Batch
+from ropewalk.lab.running import scheduler
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.training.checkpoints import snapshots, training_fields
 from ropewalk.lab.training.parallel_trainer import _part_of
@@ -27,13 +30,74 @@ from ropewalk.lab.training.process_group import Group, is_first_process, is_laun
 
 LEARN = "parallel_training:learn"
 FIELDS = {"encodings": "rotary", "accumulate": 2, "epochs": 2}
+WAYS = {parallel: {**FIELDS, "parallel": parallel} for parallel in ("ddp", "fsdp")}
+RESUMED = {"dropout": {"dropout": 0.1}, "bfloat16": {"precision": "bfloat16"}}
+#: FIRE has parameters of one number, which cannot be divided.
+FIRE = {**FIELDS, "encodings": "fire(length=4)", "epochs": 1, "learning_rate": 0.01}
+#: Without parameters, so that their models are divided as that of "rotary".
+WITHOUT = {"none", "integer", "binary", "sinusoidal", "alibi", "xpos"}
+#: Also encodings with parameters that layers share.
+EVERY = [
+    *(
+        "cope(two_sided=True)" if name == "cope" else name
+        for name in REGISTRY
+        if name not in WITHOUT
+    ),
+    *("rotary(learned=head)", "fire(shared=True)", "tupe(reset=True)", "sinusoidal+t5"),
+]
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The folder and the losses of the same training in this process."""
-    folder = tmp_path_factory.mktemp("alone")
-    return folder, learn(folder, FIELDS)
+def folder(tmp_path_factory):
+    """The folder of all trainings."""
+    return tmp_path_factory.mktemp("trainings")
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    """The losses of the same training in this process."""
+    return learn(folder / "alone", FIELDS)
+
+
+@pytest.fixture(scope="module")
+def of_two(folder):
+    """What trainings in two processes returned, one after another."""
+    learn(folder / "begun-alone", FIELDS, 3)
+    assert (folder / "begun-alone" / "last.safetensors").exists()
+
+    def training(name, *how):
+        return (LEARN, str(folder / name), *how)
+
+    calls = {
+        "every encoding": ("parallel_training:differences", str(folder), EVERY, list(WAYS)),
+        "rows count equally": training("equally", FIELDS, None, "rows count equally"),
+        "begun alone": training("begun-alone", WAYS["fsdp"]),
+        "fire": training("fire", {**FIRE, "parallel": "fsdp"}, 3),
+    }
+    for way, fields in WAYS.items():
+        calls[way, "whole"] = training(f"two-{way}", fields)
+        compiled = {**fields, "epochs": 0.3, "compile": True}
+        calls[way, "compiled"] = training(f"compiled-{way}", compiled)
+        for kind, more in RESUMED.items():
+            calls[way, kind, "whole"] = training(f"{kind}-{way}", {**fields, **more})
+            calls[way, kind, "stopped"] = training(f"parts-{kind}-{way}", {**fields, **more}, 3)
+            calls[way, kind, "resumed"] = training(f"parts-{kind}-{way}", {**fields, **more})
+    return run_each(2, calls)
+
+
+@pytest.fixture(scope="module")
+def of_four(folder, of_two):
+    """What trainings in four processes returned; some go on where two were killed or stopped."""
+    calls = {"fire": (LEARN, str(folder / "fire"), {**FIRE, "parallel": "fsdp"})}
+    for way, fields in WAYS.items():
+        calls[way, "whole"] = (LEARN, str(folder / f"four-{way}"), fields)
+        killed = folder / f"killed-{way}"
+        first, _ = ends(2, LEARN, str(killed), fields, None, "killed while saving")
+        assert first.status == -signal.SIGKILL
+        left = sorted(path.name for path in killed.glob("checkpoint-*"))
+        assert left == ["checkpoint-0000003", "checkpoint-0000004.unfinished"]
+        calls[way, "killed"] = (LEARN, str(killed), fields, 5)
+    return run_each(4, calls)
 
 
 def weights(folder):
@@ -48,160 +112,120 @@ def assert_same_weights(ours, theirs, **tolerance):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world", "parallel"), [(2, "ddp"), (4, "ddp"), (2, "fsdp"), (4, "fsdp")])
-def test_losses_are_those_of_one_process(alone, tmp_path, world, parallel):
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("world", ["two", "four"])
+def test_losses_are_those_of_one_process(alone, folder, world, way, request):
     """At the same global batch: 4 processes also share batches of fewer than 4 rows."""
-    folder, one = alone
-    many = run(world, LEARN, str(tmp_path), {**FIELDS, "parallel": parallel})
-    for each in many:
-        assert each["losses"] == pytest.approx(one["losses"], abs=1e-5)
-        assert each["gradients"] == pytest.approx(one["gradients"], abs=2e-4)
-        assert each["validation"] == pytest.approx(one["validation"], abs=2e-5)
-        assert (each["tokens"], each["status"]) == (one["tokens"], "finished")
-    assert_same_weights(folder, tmp_path, atol=1e-4, rtol=0)
-    complete = sum(each["elements"] for each in many)
-    assert complete == one["elements"] * (world if parallel == "ddp" else 1)
+    many = request.getfixturevalue(f"of_{world}")[way, "whole"]
+    for process in many:
+        assert process["losses"] == pytest.approx(alone["losses"], abs=1e-5)
+        assert process["gradients"] == pytest.approx(alone["gradients"], abs=2e-4)
+        assert process["validation"] == pytest.approx(alone["validation"], abs=2e-5)
+        assert (process["tokens"], process["status"]) == (alone["tokens"], "finished")
+    assert_same_weights(folder / "alone", folder / f"{world}-{way}", atol=1e-4, rtol=0)
+    complete = sum(process["elements"] for process in many)
+    assert complete == alone["elements"] * (len(many) if way == "ddp" else 1)
 
 
 @pytest.mark.slow
-def test_every_encoding_trains_in_copies_and_in_parts(tmp_path):
-    """Losses and gradient norms of two steps, also of those with parameters that layers share."""
-    own = {"xpos": "xpos(both_ways=rotary)", "cope": "cope(two_sided=True)"}
-    texts = [own.get(name, name) for name in REGISTRY]
-    texts += ["rotary(learned=head)", "fire(shared=True)", "tupe(reset=True)", "sinusoidal+t5"]
-    cases = list(itertools.product(texts, ("ddp", "fsdp")))
-    started = start(2, "parallel_training:differences", str(tmp_path), cases)
-    found = finish(started, timeout=600)[0]
-    far = {case: off for case, off in zip(cases, found, strict=True) if off > 1e-5}
-    assert not far
+def test_every_encoding_trains_in_copies_and_in_parts(of_two):
+    """Losses and gradient norms of two steps."""
+    cases = itertools.product(EVERY, WAYS)
+    differences = dict(zip(cases, of_two["every encoding"][0], strict=True))
+    assert not {case: off for case, off in differences.items() if off > 1e-5}
 
 
 @pytest.mark.slow
-def test_rows_that_count_equally_are_noticed(alone, tmp_path):
+def test_rows_that_count_equally_are_noticed(alone, of_two):
     """The planted fault: rows do not count by their tokens."""
-    one = alone[1]
-    many = run(2, LEARN, str(tmp_path), FIELDS, None, None, "rows count equally")
-    assert many[0]["losses"] != pytest.approx(one["losses"], abs=1e-5)
+    losses = of_two["rows count equally"][0]["losses"]
+    assert losses != pytest.approx(alone["losses"], abs=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_a_killed_training_goes_on_with_another_number_of_processes(alone, tmp_path, parallel):
-    folder, one = alone
-    fields = {**FIELDS, "parallel": parallel}
-    killed = start(2, LEARN, str(tmp_path), fields, None, 4)
-    with pytest.raises(RuntimeError, match="status -9"):
-        finish(killed)
-    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-0000003"]
-
-    def kill_while_saving(world):
-        processes = start(world, LEARN, str(tmp_path), fields, None, 99, "killed while saving")
-        processes[0].wait(60)
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-    kill_while_saving(2)
-    left = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
-    assert left == ["checkpoint-0000003", "checkpoint-0000004.unfinished"]
-    stopped = run(4, LEARN, str(tmp_path), fields, 5)
-    assert {each["began"] for each in stopped} == {3}
-    assert {each["step"] for each in stopped} == {5}
-    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-0000005"]
-    resumed = learn(tmp_path, fields)  # alone, without torchrun
+@pytest.mark.parametrize("way", WAYS)
+def test_a_killed_training_goes_on_with_another_number_of_processes(alone, folder, of_four, way):
+    killed, stopped = folder / f"killed-{way}", of_four[way, "killed"]
+    assert {(process["began"], process["step"]) for process in stopped} == {(3, 5)}
+    assert [path.name for path in killed.glob("checkpoint-*")] == ["checkpoint-0000005"]
+    resumed = learn(killed, WAYS[way])  # alone, without torchrun
     assert resumed["began"] == 5
-    assert resumed["validation"] == pytest.approx(one["validation"], abs=2e-5)
-    assert_same_weights(folder, tmp_path, atol=1e-4, rtol=0)
-    assert not list(tmp_path.glob("checkpoint-*"))
+    assert resumed["validation"] == pytest.approx(alone["validation"], abs=2e-5)
+    assert_same_weights(folder / "alone", killed, atol=1e-4, rtol=0)
+    assert not list(killed.glob("checkpoint-*"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_the_same_processes_resume_bit_for_bit(tmp_path, parallel):
+@pytest.mark.parametrize("kind", RESUMED)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_processes_resume_bit_for_bit(folder, of_two, way, kind):
     """Also with dropout, whose masks depend on seed, step and process alone."""
-    fields = {**FIELDS, "parallel": parallel, "dropout": 0.1}
-    whole = run(2, LEARN, str(tmp_path / "whole"), fields)
-    stopped = run(2, LEARN, str(tmp_path / "parts"), fields, 3)
-    resumed = run(2, LEARN, str(tmp_path / "parts"), fields)
-    assert (stopped[0]["step"], resumed[0]["began"]) == (3, 3)
-    assert stopped[0]["losses"] + resumed[0]["losses"] == whole[0]["losses"]
-    assert_same_weights(tmp_path / "whole", tmp_path / "parts", atol=0, rtol=0)
+    whole, stopped, resumed = (
+        of_two[way, kind, part][0] for part in ("whole", "stopped", "resumed")
+    )
+    assert (stopped["step"], resumed["began"]) == (3, 3)
+    assert stopped["losses"] + resumed["losses"] == whole["losses"]
+    assert_same_weights(folder / f"{kind}-{way}", folder / f"parts-{kind}-{way}", atol=0, rtol=0)
 
 
 @pytest.mark.slow
-def test_several_processes_go_on_where_one_stopped(alone, tmp_path):
-    folder, one = alone
-    learn(tmp_path, FIELDS, 3)
-    assert (tmp_path / "last.safetensors").exists()
-    resumed = run(2, LEARN, str(tmp_path), {**FIELDS, "parallel": "fsdp"})
-    assert resumed[0]["began"] == 3
-    assert resumed[0]["validation"] == pytest.approx(one["validation"], abs=2e-5)
-    assert_same_weights(folder, tmp_path, atol=1e-4, rtol=0)
+def test_several_processes_go_on_where_one_stopped(alone, folder, of_two):
+    resumed = of_two["begun alone"][0]
+    assert resumed["began"] == 3
+    assert resumed["validation"] == pytest.approx(alone["validation"], abs=2e-5)
+    assert_same_weights(folder / "alone", folder / "begun-alone", atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_bfloat16_stays_near_and_resumes_bit_for_bit(alone, tmp_path, parallel):
-    fields = {**FIELDS, "parallel": parallel, "precision": "bfloat16"}
-    many = run(2, LEARN, str(tmp_path / "whole"), fields)
-    one = learn(tmp_path / "one", fields)
+@pytest.mark.parametrize("way", WAYS)
+def test_bfloat16_stays_near(alone, folder, of_two, way, tmp_path):
+    many = of_two[way, "bfloat16", "whole"]
+    one = learn(tmp_path, {**WAYS[way], "precision": "bfloat16"})
     assert many[0]["losses"] == many[1]["losses"]
     assert many[0]["losses"] == pytest.approx(one["losses"], abs=0.02)
-    assert many[0]["losses"] == pytest.approx(alone[1]["losses"], abs=0.05)
-    assert many[0]["losses"] != pytest.approx(alone[1]["losses"], abs=1e-5)  # it is bfloat16
-    assert weights(tmp_path / "whole")["embedding.weight"].dtype == torch.float32
-    run(2, LEARN, str(tmp_path / "parts"), fields, 3)
-    resumed = run(2, LEARN, str(tmp_path / "parts"), fields)
-    assert resumed[0]["losses"] == many[0]["losses"][3:]
-    assert_same_weights(tmp_path / "whole", tmp_path / "parts", atol=0, rtol=0)
+    assert many[0]["losses"] == pytest.approx(alone["losses"], abs=0.05)
+    assert many[0]["losses"] != pytest.approx(alone["losses"], abs=1e-5)  # it is bfloat16
+    assert weights(folder / f"bfloat16-{way}")["embedding.weight"].dtype == torch.float32
 
 
 @pytest.mark.slow
-def test_single_numbers_are_trained_with_fsdp(tmp_path):
-    """FIRE has parameters of one number, which cannot be divided."""
-    fields = {**FIELDS, "encodings": "fire(length=4)", "epochs": 1, "learning_rate": 0.01}
-    one = learn(tmp_path / "one", fields)
-    fields["parallel"] = "fsdp"
-    run(2, LEARN, str(tmp_path / "two"), fields, 3)
-    resumed = run(4, LEARN, str(tmp_path / "two"), fields)
-    assert resumed[0]["losses"] == pytest.approx(one["losses"][3:], abs=1e-5)
-    assert_same_weights(tmp_path / "one", tmp_path / "two", atol=1e-4, rtol=0)
-    number = weights(tmp_path / "one")["decoder_encoding.sites.0.c"]
+def test_single_numbers_are_trained_with_fsdp(folder, of_four, tmp_path):
+    """Begun by two processes, ended by four."""
+    one = learn(tmp_path, FIRE)
+    assert of_four["fire"][0]["losses"] == pytest.approx(one["losses"][3:], abs=1e-5)
+    assert_same_weights(tmp_path, folder / "fire", atol=1e-4, rtol=0)
+    number = weights(tmp_path)["decoder_encoding.sites.0.c"]
     assert abs(float(number) - 0.1) > 0.01  # it has moved far more than the tolerance
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_a_compiled_model_has_the_same_losses(alone, tmp_path, parallel):
-    fields = {**FIELDS, "epochs": 0.3, "parallel": parallel}
-    many = run(2, LEARN, str(tmp_path), {**fields, "compile": True})
-    plain = learn(tmp_path / "plain", fields)
-    assert many[0]["losses"] == pytest.approx(plain["losses"], abs=1e-5)
-    assert weights(tmp_path).keys() == weights(alone[0]).keys()
+@pytest.mark.parametrize("way", WAYS)
+def test_a_compiled_model_has_the_same_losses(folder, of_two, way, tmp_path):
+    plain = learn(tmp_path, {**WAYS[way], "epochs": 0.3})
+    assert of_two[way, "compiled"][0]["losses"] == pytest.approx(plain["losses"], abs=1e-5)
+    assert weights(folder / f"compiled-{way}").keys() == weights(tmp_path).keys()
 
 
 @pytest.mark.slow
-def test_the_command_under_torchrun_gives_the_model_of_one_process(tmp_path):
+def test_the_command_under_torchrun_gives_the_model_of_one_process(tmp_path, command, monkeypatch):
     fields = "examples=120 train_length=4 length_multiples=1 test_examples=4 width=16 heads=2"
     fields += " layers=1 feed_forward=32 dropout=0 device=cpu precision=float32 epochs=1"
-    words = ["-m", "ropewalk.cli", "train", "--task", "copy", *fields.split(), "--out"]
+    words = ["train", "--task", "copy", *fields.split(), "--out"]
+    monkeypatch.setattr(scheduler, "run_cells", run_cells_here)
+    status, out, err = command(*words, tmp_path / "one")
+    assert status == 0, err
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    torchrun += ["--master-port", str(free_port()), "-m", "ropewalk.cli"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    outputs = []
-    for name, launcher in (
-        ("one", [sys.executable]),
-        ("two", [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]),
-    ):
-        if name == "two":
-            launcher += ["--master-port", str(free_port())]
-        done = subprocess.run(
-            [*launcher, *words, tmp_path / name], env=env, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout.splitlines())
+    done = subprocess.run(
+        [*torchrun, *words, tmp_path / "two"], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    one, two = out.splitlines(), done.stdout.splitlines()
     # The first process alone prints; paths are those of the two models.
-    assert outputs[1][-1] == outputs[0][-1].replace("one", "two")
-    assert sum("finished" in line for line in outputs[1]) == 1
-    ours, theirs = (read_tensors(Path(lines[-1]))[0] for lines in outputs)
+    assert two[-1] == one[-1].replace("one", "two")
+    assert sum("finished" in line for line in two) == 1
+    ours, theirs = (read_tensors(Path(lines[-1]))[0] for lines in (one, two))
     for name in ours:
         if not name.endswith("key_value.bias"):
             torch.testing.assert_close(ours[name], theirs[name], atol=1e-4, rtol=0)
