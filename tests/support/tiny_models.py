@@ -107,6 +107,7 @@ OWN = {
         "layer_types": ["sliding_attention"] * 2 + V4_TYPES,
     },
     "falcon_h1": {},
+    "gemma4_text": {"global_head_dim": 32},  # each layer's own attribute holds it: 512 otherwise
     "glm4v_text": {"rope_parameters": {**AXES, "partial_rotary_factor": 1.0}},
     "glm_ocr_text": {"rope_parameters": AXES},
     "gptj": GPTJ,
