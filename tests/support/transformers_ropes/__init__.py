@@ -236,6 +236,12 @@ def _stack(part: str, host: nn.Module) -> str:
     return "text"
 
 
+@functools.cache
+def _source(rotary: type) -> str:
+    """The source of a class, for which Python parses the whole file again each time."""
+    return inspect.getsource(rotary)
+
+
 def _model_cases(
     family: str,
     model: nn.Module,
@@ -250,7 +256,7 @@ def _model_cases(
         if not isinstance(module, rotaries):
             continue
         name = type(module).__name__
-        axes = AXES.get(name) or (3 if "mrope_section" in inspect.getsource(type(module)) else 1)
+        axes = AXES.get(name) or (3 if "mrope_section" in _source(type(module)) else 1)
         up = path
         while up and up not in hosts:
             up = up.rpartition(".")[0]

@@ -69,6 +69,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
     "Lfm2MoeConfig": {"layer_types": ["conv", "full_attention"] * 16},
+    # zeros go through its experts too, and its layers are 28
+    "LongcatFlashConfig": {"n_routed_experts": 4, "expert_ffn_hidden_size": 64, "moe_topk": 2},
     "MinistralConfig": {"head_dim": 128},
     "MoonshineStreamingConfig": {"num_key_value_heads": 8},
     "NemotronConfig": {"num_key_value_heads": 8},
