@@ -1,17 +1,25 @@
 """Every code block in docs/ and README.md runs as written.
 
 Python blocks of a page run in order in one namespace, `pycon` blocks as doctests in the same
-namespace, shell blocks in order in one empty folder. A test fails if a block raises, if a printed
-value differs, or if a command does not exit with 0.
+namespace, shell blocks in order in one empty folder: commands of ropewalk in this process, which
+has imported torch, and so do the cells that they train. A test fails if a block raises, if a
+printed value differs, or if a command does not exit with 0.
 """
 
 import doctest
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
+from cells_here import run_cells_here
 from scripts import run_shell
+
+from ropewalk.explorer import encodings_room, stretch_room
+from ropewalk.lab.data import corpus
+from ropewalk.lab.data.phrases import read_phrases
+from ropewalk.lab.running import compare, scheduler
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -20,6 +28,15 @@ PAGES = sorted(
     if page.name != "adding-an-encoding.md"  # tests/test_docs.py runs it, and checks its numbers
 )
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: A line of a shell block that is nothing but a command of ropewalk; the next may continue it.
+COMMAND = re.compile(r"^ropewalk ((?:[^|<>\n\\]|\\\n)+)$", re.MULTILINE)
+#: Sizes of trainings in the pages, and those that show here that the blocks run.
+SMALLER = {
+    "examples=100 test": "examples=4 width=32 heads=2 feed_forward=64 test",  # frequency-usage
+    "examples=200 epochs": "examples=20 width=32 heads=2 feed_forward=64 epochs",  # many-machines
+    "STEPS = 128, 600": "STEPS = 128, 20",  # measure-a-longer-context
+    "--text tales.txt\n": "--text tales.txt --passages 2\n",
+}
 LANGUAGES = {"python", "pycon", "sh", "text", "json", "yaml", "mermaid"}
 
 
@@ -67,5 +84,23 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", with_language(PAGES, "sh"), ids=lambda page: page.stem)
-def test_shell_blocks_run(page, tmp_path):
-    run_shell("\n".join(text for language, text in blocks(page) if language == "sh"), tmp_path)
+def test_shell_blocks_run(page, tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in (compare, scheduler):
+        monkeypatch.setattr(module, "run_cells", run_cells_here)
+    few = {
+        name: pairs[: 20 if name != "train" else 2_000] for name, pairs in read_phrases().items()
+    }
+    monkeypatch.setattr(corpus, "read_phrases", lambda: few)
+    monkeypatch.setattr(encodings_room, "encodings_data", dict)  # tests of the explorer export all
+    monkeypatch.setattr(stretch_room, "stretch_data", dict)
+    script = "\n".join(text for language, text in blocks(page) if language == "sh")
+    for usual, smaller in SMALLER.items():
+        script = script.replace(usual, smaller)
+    for number, part in enumerate(COMMAND.split(script)):
+        if number % 2:  # between others, what follows `ropewalk` in a line
+            status, _, err = command(*shlex.split(part.replace("\\\n", " ")))
+            assert status == 0, err
+        elif part.strip():
+            run_shell(part, tmp_path)

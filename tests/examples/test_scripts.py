@@ -9,7 +9,10 @@ import re
 import runpy
 
 import pytest
+from cells_here import run_cells_here
 from scripts import ROOT
+
+from ropewalk.lab.running import compare as comparison
 
 FOLDER = ROOT / "examples"
 SCRIPTS = (
@@ -126,7 +129,8 @@ def test_extend_a_context(run):
 
 
 @pytest.mark.slow
-def test_train_two_encodings(run):
+def test_train_two_encodings(run, monkeypatch):
+    monkeypatch.setattr(comparison, "run_cells", run_cells_here)
     text = run("train_two_encodings")
     rows = re.findall(rf"^(\w+) +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}$", text, re.MULTILINE)
     table = {row[0]: tuple(map(float, row[1:])) for row in rows}
