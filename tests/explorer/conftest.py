@@ -8,6 +8,9 @@ import time
 import pytest
 from chromium import PATIENCE, chromium
 
+from ropewalk.explorer import encodings_room
+from ropewalk.explorer.page_files import export
+
 uvicorn = pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
 
@@ -15,6 +18,21 @@ def _echo(question):
     if "mistake" in question:
         raise ValueError(question["mistake"])
     return question
+
+
+@pytest.fixture(scope="session")
+def data():
+    """What the exported page knows of encodings; drawing it takes seconds."""
+    return encodings_room.encodings_data()
+
+
+@pytest.fixture(scope="session")
+def exported(data, tmp_path_factory):
+    """The folder of an exported page, and its size."""
+    target = tmp_path_factory.mktemp("export") / "page"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encodings_room, "encodings_data", lambda: data)
+        return target, export(target)
 
 
 @pytest.fixture(scope="module")

@@ -90,9 +90,8 @@ def test_it_listens_on_this_machine_alone_and_names_a_port_that_is_taken():
 
 
 @pytest.mark.slow
-def test_the_export_is_complete_small_and_knows_that_no_python_answers(tmp_path):
-    target = tmp_path / "page"
-    size = export(target)
+def test_the_export_is_complete_small_and_knows_that_no_python_answers(exported):
+    target, size = exported
     written = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if p.is_file()}
     more = set(written) - set(page_files())  # answers that Python otherwise computes
     assert set(written) >= set(page_files())
@@ -103,4 +102,4 @@ def test_the_export_is_complete_small_and_knows_that_no_python_answers(tmp_path)
     with pytest.raises(ValueError, match="does not exist yet"):
         export(target)
     with pytest.raises(ValueError, match="in a folder that exists"):
-        export(tmp_path / "no" / "page")
+        export(target.parent / "no" / "page")

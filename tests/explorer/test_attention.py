@@ -12,13 +12,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from cells_here import compare_here
 from synthetic_run import write_run
 from tiny_tasks import config_of, translation_config
 
 from ropewalk.explorer.attention_room import MOST_TOKENS, attention_answer, run_answer
 from ropewalk.files import write_checked_json
 from ropewalk.lab.decoding.translator import Translator
-from ropewalk.lab.running.compare import compare
 
 ROOT = Path(__file__).parents[2]
 UNPACK = """async (answer) => {
@@ -94,7 +94,7 @@ def trained(tmp_path_factory):
             (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
     encodings = ("none", "learned(max_positions=24)")
     config = translation_config(data=str(folder), encodings=encodings, seeds=(1,), vocabulary=60)
-    compare(config, folder / "run", jobs=1)
+    compare_here(config, folder / "run")
     return folder / "run"
 
 
@@ -142,7 +142,7 @@ def test_a_model_that_is_not_there_is_said_next_to_the_others(trained, tmp_path)
 
 @pytest.mark.slow
 def test_a_language_model_reads_a_text(tmp_path):
-    compare(config_of("causal-lm", encodings=("rotary",), seeds=(1,)), tmp_path / "run", jobs=1)
+    compare_here(config_of("causal-lm", encodings=("rotary",), seeds=(1,)), tmp_path / "run")
     assert run_answer({"run": str(tmp_path / "run")})["translates"] is False
     (each,) = ask(tmp_path / "run", text="It was autumn.")["encodings"].values()
     assert each["maps"]["self"]["rows"] == each["maps"]["self"]["columns"]

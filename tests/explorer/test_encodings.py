@@ -22,10 +22,8 @@ from ropewalk.explorer.encodings_room import (
     MOST_POSITIONS,
     described,
     encoding_answer,
-    encodings_data,
     names_answer,
 )
-from ropewalk.explorer.page_files import export
 
 # As drawn: those that act on scores or embeddings by the distance alone. FIRE reads a distance as
 # a fraction of at least its L = 512 here, so it is relative within it.
@@ -42,11 +40,6 @@ JUDGE = """async (answers) => {
     return [name, { relative: heads && heads.every((head) => isRelative(visible(head, true), true)) }];
   }));
 }"""  # noqa: E501
-
-
-@pytest.fixture(scope="module")
-def data():
-    return encodings_data()
 
 
 @pytest.fixture(scope="module")
@@ -159,11 +152,9 @@ def test_an_encoding_is_chosen_and_given_back_by_its_link(visit):
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def exported_address(exported):
     """The address of an exported page."""
-    target = tmp_path_factory.mktemp("export") / "page"
-    export(target)
-    handler = partial(SimpleHTTPRequestHandler, directory=str(target))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(exported[0]))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -173,14 +164,14 @@ def exported(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_export_draws_only_numbers_that_it_has(browser, exported):
+def test_the_export_draws_only_numbers_that_it_has(browser, exported_address):
     page = browser.new_page()
-    page.goto(f"{exported}#encodings?encoding=constructor")
+    page.goto(f"{exported_address}#encodings?encoding=constructor")
     page.wait_for_selector("text=ropewalk explore computes others")
-    page.goto(f"{exported}#encodings?encoding=t5&looks=both&length=8")
+    page.goto(f"{exported_address}#encodings?encoding=t5&looks=both&length=8")
     page.wait_for_selector("text=This copy of the page has only the usual numbers")
     told = page.locator(".panels").inner_text()
-    page.goto(f"{exported}#encodings?encoding=t5")
+    page.goto(f"{exported_address}#encodings?encoding=t5")
     page.wait_for_function("() => !document.querySelector('main .mistake[role=status]')")
     assert page.locator(".panels").inner_text() == told
     page.close()
