@@ -64,7 +64,7 @@ SUMS = {
     "encodings": ("none", "rotary"),
 }
 PHRASES = {
-    "epochs": 0.02,
+    "epochs": 1,
     "beam": 1,
     "encoder_layers": 2,
     "decoder_layers": 2,
@@ -102,8 +102,19 @@ def extrapolated(text_run, run_of, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def phrases_run(run_of):
-    return run_of(**PHRASES)
+def phrases(tmp_path_factory):
+    """A folder with few of the built-in pairs."""
+    folder = tmp_path_factory.mktemp("phrases")
+    for name, pairs in load_corpus("phrases").splits.items():
+        for language, side in zip(("de", "en"), zip(*pairs[:40], strict=True), strict=True):
+            text = "".join(f"{sentence}\n" for sentence in side)
+            (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def phrases_run(run_of, phrases):
+    return run_of(data=phrases, **PHRASES)
 
 
 @pytest.mark.slow
@@ -215,13 +226,15 @@ def test_rules_without_statistics_are_no_finding():
 
 
 @pytest.mark.slow  # models that translate, badly and at length
-def test_small_samples_draw_from_the_hypotheses_statistics(phrases_run, tmp_path, monkeypatch):
+def test_small_samples_draw_from_the_hypotheses_statistics(
+    phrases, phrases_run, tmp_path, monkeypatch
+):
     monkeypatch.setattr(small_samples, "SAMPLES", 500)
     small_samples.main([str(phrases_run), "--out", str(tmp_path)])
     cells = [cell.scores["validation"] for cell in read_results(phrases_run).encodings[0].cells]
     score = cells[0]
     hypotheses = read_hypotheses(Cell("sinusoidal", 1).folder(phrases_run), "validation")
-    references = [pair[1] for pair in load_corpus("phrases").splits["validation"]]
+    references = [pair[1] for pair in load_corpus(phrases).splits["validation"]]
     expected, _ = bleu_statistics(hypotheses, references)
     assert torch.equal(small_samples.statistics_of(score), expected)
     held = read_json(tmp_path / "results.json")

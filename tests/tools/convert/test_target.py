@@ -292,7 +292,7 @@ source, out, whole = map(Path, sys.argv[1:])
 begin = time.monotonic()
 tools.convert(source, whole, to="interleaved")
 usual, middle, draw = time.monotonic() - begin, 0, random.Random(0)
-for _ in range(20):
+for _ in range(10):
     child = os.fork()
     if not child:
         tools.convert(source, out, to="interleaved")
@@ -305,7 +305,7 @@ for _ in range(20):
         shutil.rmtree(out)
     else:
         middle += len(list(out.parent.glob(".out*")))
-assert middle >= 5, middle  # killed in the middle
+assert middle >= 3, middle  # killed in the middle
 """
 
 
@@ -325,8 +325,8 @@ def large_folder(folder, tensors, rows=1280, columns=2048, shards=2):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks, so that kills are exact")
-def test_twenty_kills_leave_no_out_or_all_of_it(tmp_path):
-    model = large_folder(tmp_path / "in", tensors=16)
+def test_ten_kills_leave_no_out_or_all_of_it(tmp_path):
+    model = large_folder(tmp_path / "in", tensors=8)
     before = contents(model)
     command = [sys.executable, "-c", KILLS, str(model), str(tmp_path / "out")]
     done = subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, timeout=600)
@@ -338,9 +338,9 @@ def test_twenty_kills_leave_no_out_or_all_of_it(tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    """A file of 210 MB in 40 tensors of 5 MB each: the peak is below one tensor and one chunk."""
-    model = large_folder(tmp_path / "in", tensors=40, shards=1)
-    assert (model / "model.safetensors").stat().st_size > 200e6
+    """A file of 105 MB in 20 tensors of 5 MB each: the peak is below one tensor and one chunk."""
+    model = large_folder(tmp_path / "in", tensors=20, shards=1)
+    assert (model / "model.safetensors").stat().st_size > 100e6
     tracemalloc.start()
     try:
         tools.convert(model, tmp_path / "out", to="interleaved")
