@@ -200,6 +200,7 @@ def test_a_folder_that_was_missing_is_read_when_it_exists(browser, address, tmp_
         ("attention.json", lambda facts: facts.update(rule=None)),
         ("attention.json", lambda facts: facts.update(sentences=[{}])),
         ("attention.json", lambda facts: facts.update(encodings=[])),
+        ("attention.json", lambda facts: facts["sentences"].pop()),
     ],
 )
 def test_a_file_that_is_not_of_a_run_is_named(stored, file, change):

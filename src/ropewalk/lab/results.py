@@ -22,6 +22,7 @@ from pydantic import (
     field_serializer,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from ropewalk.files import (
@@ -464,6 +465,12 @@ class AttentionMaps(_Facts):
     rule: str
     sentences: tuple[MappedSentence, ...]
     encodings: dict[str, EncodingMaps]
+
+    @model_validator(mode="after")
+    def _every_sentence_has_maps(self) -> Self:
+        if any(len(maps.sentences) != len(self.sentences) for maps in self.encodings.values()):
+            raise ValueError("every encoding must have the maps of every sentence")
+        return self
 
 
 def read_results(folder: Path) -> Results:
