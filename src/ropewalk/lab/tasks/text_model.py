@@ -45,7 +45,11 @@ class TextModel:
             what=f"{shown_path(self.file)} needs",
         )
         model, _ = load_model(self.file, device)
-        assert isinstance(model, LanguageModel)  # of the run's task
+        if not isinstance(model, LanguageModel):
+            raise ValueError(
+                f"MODEL must be a language model, got one for task {self.config.task} in "
+                f"{shown_path(self.file)}"
+            )
         if self.tokens.size > model.shape.vocabulary:
             raise ValueError(
                 f"{shown_path(self.file)} was trained with {model.shape.vocabulary} tokens, but "
