@@ -8,6 +8,7 @@ done before.
 from __future__ import annotations
 
 import shutil
+import sys
 
 import pytest
 from cells_here import prepare_here
@@ -151,7 +152,8 @@ def test_a_cell_that_diverged_is_done_when_it_is_scored(run):
 
 def test_a_process_that_comes_too_late_touches_nothing(run, monkeypatch, capsys):
     """A job may wait in a queue until another command has finished its cell."""
-    monkeypatch.setattr(worker, "_output_to_stderr", lambda: None)
+    monkeypatch.setattr(worker.os, "dup2", lambda *_: None)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(worker.warnings, "showwarning", worker.warnings.showwarning)
     monkeypatch.setattr(worker, "stopping_signals", list)
     before = {path: path.stat().st_mtime_ns for path in CELL.folder(run).iterdir()}
