@@ -32,23 +32,10 @@ CAUSAL = [
 ]
 
 
-def cases(quick: str, two_sided: list[str]) -> pytest.MarkDecorator:
-    """All of them; all but one, which together take a minute, are slow."""
-    return pytest.mark.parametrize(
-        ("encoding", "causal"),
-        [
-            (quick, True),
-            *(
-                pytest.param(encoding, in_order, marks=pytest.mark.slow)
-                for in_order, encodings in ((True, CAUSAL), (False, two_sided))
-                for encoding in encodings
-                if (encoding, in_order) != (quick, True)
-            ),
-        ],
-    )
-
-
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 def model(encoding: str, causal: bool) -> LanguageModel:
@@ -62,23 +49,22 @@ def tokens(count: int) -> torch.Tensor:
     return torch.randint(0, SHAPE.vocabulary, (2, count))
 
 
-@cases("tupe", [])
+@pytest.mark.parametrize("encoding", CAUSAL)
 @torch.no_grad()
-def test_compiled_once_for_all_lengths(encoding, causal):
-    """One graph of the first length and one of all; of slow cases, only the second."""
+def test_compiled_once_for_all_lengths(encoding):
+    """Of one encoding, a graph of the first length and one of all; of others, only the second."""
     torch._dynamo.reset()
-    plain, counter = model(encoding, causal), CompileCounter()
+    plain, counter = model(encoding, True), CompileCounter()
     fast = torch.compile(plain, backend=counter, fullgraph=True)
     for count in (7, 9, 40):
         given = tokens(count)
-        if encoding != "tupe":
+        if encoding != "transformer_xl":
             torch._dynamo.mark_dynamic(given, 1)
         torch.testing.assert_close(fast(given), plain(given), rtol=1e-5, atol=1e-5)
-    assert counter.frame_count <= (2 if encoding == "tupe" else 1)
+    assert counter.frame_count <= (2 if encoding == "transformer_xl" else 1)
     torch._dynamo.reset()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["alibi", "shaw"])
 @torch.no_grad()
 def test_lengths_that_attend_in_blocks_share_a_few_graphs(monkeypatch, encoding):
@@ -96,7 +82,9 @@ def test_lengths_that_attend_in_blocks_share_a_few_graphs(monkeypatch, encoding)
     torch._dynamo.reset()
 
 
-@cases("rotary", TWO_SIDED)
+@pytest.mark.parametrize(
+    ("encoding", "causal"), [*((e, True) for e in CAUSAL), *((e, False) for e in TWO_SIDED)]
+)
 @torch.no_grad()
 def test_exported_for_any_length(encoding, causal):
     plain = model(encoding, causal)
@@ -107,10 +95,7 @@ def test_exported_for_any_length(encoding, causal):
         torch.testing.assert_close(program.module()(given), plain(given), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["learned(max_positions=8)", pytest.param("binary(bits=3)", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("name", ["learned(max_positions=8)", "binary(bits=3)"])
 @torch.no_grad()
 def test_a_compiled_model_refuses_positions_that_have_no_row(name):
     torch._dynamo.reset()

@@ -29,7 +29,7 @@ from ropewalk.lab.training.parallel_trainer import _part_of
 from ropewalk.lab.training.process_group import Group, is_first_process, is_launched, join
 
 LEARN = "parallel_training:learn"
-FIELDS = {"encodings": "rotary", "accumulate": 2, "epochs": 2}
+FIELDS = {"encodings": "rotary", "accumulate": 2, "epochs": 1.4}
 WAYS = {parallel: {**FIELDS, "parallel": parallel} for parallel in ("ddp", "fsdp")}
 RESUMED = {"dropout": {"dropout": 0.1}, "bfloat16": {"precision": "bfloat16"}}
 #: FIRE has parameters of one number, which cannot be divided.
