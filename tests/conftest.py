@@ -14,9 +14,9 @@ from hypothesis import settings
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
 
-# The same examples each time, and no deadline; half as many as usual, since most tests ask for them
+# The same examples each time, and no deadline; fewer than usual, since most tests ask for them
 # once for each of a dozen specs or encodings.
-settings.register_profile("suite", settings.get_profile("ci"), max_examples=50)
+settings.register_profile("suite", settings.get_profile("ci"), max_examples=30)
 
 # A shell starts a script's background jobs deaf to Ctrl-C, which tests send and commands heed.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -170,6 +170,7 @@ def printed(facts, show=print_model_part):
     return shown.getvalue()
 
 
+@pytest.mark.slow
 def test_results_come_back_from_json_and_can_be_printed(measured):
     read = json.loads(json.dumps(measured))
     assert read == measured

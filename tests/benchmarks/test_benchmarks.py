@@ -135,6 +135,7 @@ def test_the_annotated_transformer_takes_no_other_encoding():
         annotated.with_weights_of(build_model("rotary"))
 
 
+@pytest.mark.slow
 def test_a_difference_between_searches_is_counted_and_not_laid_on_rounding_if_it_stays():
     model, rows = build_model("sinusoidal").float(), [[4, 5], [6], [7, 8, 9]]
     first, _, _, last, *_ = translation.measure(model, rows, 2, every=1, rounds=1)
@@ -145,6 +146,7 @@ def test_a_difference_between_searches_is_counted_and_not_laid_on_rounding_if_it
     assert seen["differing_but_identical_in_float64"] == 1  # searched again, both find the same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [training, translation])
 def test_a_script_runs_to_the_end_and_writes_its_numbers(script, corpus, run_script, capsys):
     threads = str(torch.get_num_threads())

@@ -255,9 +255,8 @@ def heed_only(number: signal.Signals) -> None:
     signal.signal(number, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_saves_and_the_same_command_goes_on(tmp_path, number):
     words = ["train", *TINY_COPY, "epochs=4000", "validations=4000", "--out", tmp_path / "run"]
     process = subprocess.Popen(
@@ -337,7 +336,10 @@ COMPARE_COPY = ["compare", *COPY]
             [*COMPARE_COPY, "--out", "a" * 300],
             "--out must be a folder that can be created, got 'aaa",
         ),
-        ([*COMPARE_COPY, "--out", "a/" * 2_000], "must be a folder that can be created, got 'a/a"),
+        (
+            [*COMPARE_COPY, "--out", f"{'a' * 200}/" * 20],
+            "must be a folder that can be created, got 'aaa",
+        ),
         ([*COMPARE_COPY, "--import", "a" * 300 + ".py"], "File name too long"),
         (
             ["compare", "--sweep", "learning_rate"],

@@ -251,7 +251,7 @@ YAML = {
     "deep": "[" * 60_000,
     "anchors": "".join(f"k{i}: &a{i} x\n" for i in range(4_000)),
 }
-SLOW = ("lists", "questions")  # as "numbers", which takes PyYAML seconds too
+SLOW = ("lists", "questions", "numbers")  # which take PyYAML seconds
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def whole(draw):
     return {**PLAIN, "config": {"sweep": draw(st.text())}, "encodings": rows}
 
 
+@pytest.mark.slow
 @given(whole())
 @settings(max_examples=30, deadline=None)
 def test_what_is_written_is_read(tmp_path_factory, results):

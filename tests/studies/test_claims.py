@@ -36,12 +36,14 @@ def rows():
     return claims.collect()
 
 
+@pytest.mark.slow
 def test_the_committed_page_is_what_the_results_say(rows, monkeypatch):
     assert (RESULTS / "claims.md").read_text("utf-8") == claims.page(rows)
     monkeypatch.setattr(claims, "collect", lambda: rows)
     claims.main(["--check"])
 
 
+@pytest.mark.slow
 def test_every_claim_has_a_verdict_numbers_and_a_link(rows):
     assert len(rows) >= 17
     assert {row["key"] for row in rows} == claims.EVIDENCE.keys() == words.CLAIMS.keys()

@@ -83,7 +83,12 @@ def differences(spec, model, folder, count=4, longest=12):
 @pytest.mark.parametrize(
     ("encoding", "fields"),
     [
-        *((encoding, {}) for encoding in EXPORTED),
+        *((encoding, {}) for encoding in EXPORTED if encoding in REGISTRY),
+        *(
+            pytest.param(encoding, {}, marks=pytest.mark.slow)
+            for encoding in EXPORTED
+            if encoding not in REGISTRY
+        ),
         ("none", {"kv_heads": 1}),
         ("rotary(rule=yarn,factor=4,original_length=16)", {"kv_heads": 2}),
     ],

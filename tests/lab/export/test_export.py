@@ -76,6 +76,7 @@ def test_the_code_of_the_readme_translates_as_ropewalk(runs, slug, tmp_path, mon
         assert own == text if len(result.hypotheses[0]) < 8 else own.startswith(text.rstrip())
 
 
+@pytest.mark.slow
 def test_the_vocabulary_is_that_of_the_run(runs, tmp_path):
     export(cell(runs, "rotary"), tmp_path / "out", to="ctranslate2")
     of_run = (runs / "run" / "tokenizer.json").read_bytes()

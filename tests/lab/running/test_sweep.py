@@ -250,6 +250,7 @@ def test_an_encoding_that_diverged_has_a_report_all_the_same(translation, tmp_pa
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_trials_of_another_beam_are_not_taken_for_these(translation, finished):
     """Fails if a setting that the sweep does not vary may change under its trials.
 

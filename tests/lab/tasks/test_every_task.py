@@ -136,7 +136,7 @@ def test_scores_are_those_of_the_items(compared):
     assert scores["statistics"]["exact"] == [int(right) for right in exact]
 
 
-@pytest.mark.parametrize("name", ["masked-lm", "copy"])
+@pytest.mark.parametrize("name", [pytest.param("masked-lm", marks=pytest.mark.slow), "copy"])
 def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path, name):
     task = prepare(config_of(name, dropout=0.1, epochs=2), tmp_path)
     whole = Trainer(task, "rotary", 1, tmp_path / "whole")

@@ -242,6 +242,7 @@ def test_one_of_the_pair_may_need_a_gradient():
     assert not torch.equal(turned_k, k)
 
 
+@pytest.mark.slow
 def test_the_operator_is_what_torch_expects_of_one():
     """torch's own checks: schema, fake tensors, gradients, ahead-of-time tracing."""
     x, (cos, sin) = torch.randn(2, 3, 5, 8, requires_grad=True), tables(5, 4)
