@@ -336,10 +336,7 @@ COMPARE_COPY = ["compare", *COPY]
             [*COMPARE_COPY, "--out", "a" * 300],
             "--out must be a folder that can be created, got 'aaa",
         ),
-        (
-            [*COMPARE_COPY, "--out", f"{'a' * 200}/" * 20],
-            "must be a folder that can be created, got 'aaa",
-        ),
+        ([*COMPARE_COPY, "--out", "a/" * 2_000], "must be a folder that can be created, got 'a/a"),
         ([*COMPARE_COPY, "--import", "a" * 300 + ".py"], "File name too long"),
         (
             ["compare", "--sweep", "learning_rate"],
