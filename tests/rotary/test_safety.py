@@ -394,7 +394,9 @@ COUNTS = (7, 9, 33, 1_000)
 MOST = 2  # one graph for the first length, one for all lengths
 
 
-@pytest.mark.parametrize("spec", [NAMED["plain"], NAMED["blocks"]])
+@pytest.mark.parametrize(
+    "spec", [NAMED["plain"], pytest.param(NAMED["blocks"], marks=pytest.mark.slow)]
+)
 def test_compiled_once_for_all_lengths_and_offsets(spec, compiled):
     rope = RotaryEmbedding(spec)
     prefill, counter = compiled(lambda q, k: rope(q, k))

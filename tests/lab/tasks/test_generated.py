@@ -58,6 +58,7 @@ def test_generated_splits_have_their_lengths_and_share_no_prompt(tmp_path, name)
     assert rows == list(range(40))
 
 
+@pytest.mark.slow
 def test_every_encoding_of_the_registry_serves_a_decoder(tmp_path, monkeypatch):
     """Each encoding whose defaults allow a causal stack learns something in a few steps."""
     monkeypatch.setattr(generated, "HELD_OUT", 24)
