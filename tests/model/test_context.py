@@ -15,8 +15,6 @@ from parallel_context import LENGTH, new_model
 from ropewalk.encodings import Encoding
 from ropewalk.model import ContextPart, DecoderCache, LanguageModel, TransformerShape
 
-pytestmark = pytest.mark.xdist_group("context")  # whose processes are shared
-
 # Rotated keys, raw keys, a bias by distance with and without parameters, content and distance,
 # embeddings, and none.
 ENCODINGS = ("rotary", "alibi", "t5", "shaw", "deberta", "sinusoidal", "none")

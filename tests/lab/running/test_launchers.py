@@ -27,7 +27,6 @@ from ropewalk.lab.running.lease import owned
 from ropewalk.lab.running.status import list_runs, read_status
 from ropewalk.lab.tensors import read_tensors
 
-pytestmark = pytest.mark.xdist_group("launchers")  # whose reference run is shared
 SETTINGS = {"task": "copy", "encodings": "none,rotary", "seeds": "1,2,3"}
 SETTINGS |= {"examples": 600, "epochs": 4, "train_length": 6, "width": 32, "heads": 2}
 SETTINGS |= {"feed_forward": 64, "layers": 1, "length_multiples": "1", "test_examples": 20}

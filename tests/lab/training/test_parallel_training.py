@@ -28,7 +28,6 @@ from ropewalk.lab.training.checkpoints import snapshots, training_fields
 from ropewalk.lab.training.parallel_trainer import _part_of
 from ropewalk.lab.training.process_group import Group, is_first_process, is_launched, join
 
-pytestmark = pytest.mark.xdist_group("parallel training")  # whose trainings are shared
 LEARN = "parallel_training:learn"
 FIELDS = {"encodings": "rotary", "accumulate": 2, "epochs": 1.4}
 WAYS = {parallel: {**FIELDS, "parallel": parallel} for parallel in ("ddp", "fsdp")}
