@@ -43,8 +43,8 @@ def seeds():
 def freed_memory():
     """Give memory back after each file: glibc keeps what is freed, 0.6 GB after one large model.
 
-    Python's collector passes over what is there before: modules and caches, which only grow. With
-    them, each full collection takes a second, and small trainings six times as long.
+    Python's collector passes over what is there before: modules and caches, which only grow, and
+    with which each full collection takes more than half a second.
     """
     gc.collect()
     gc.freeze()

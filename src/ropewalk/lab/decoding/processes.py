@@ -60,7 +60,7 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
     helpers: set[BaseProcess] = set()
     try:
         with _signals_later(), warnings.catch_warnings():
-            # Python 3.12 warns that other threads may hold locks: see above.
+            # Python 3.12 warns that other threads may hold locks: only the main one calls this.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
             results = pool.map(_answer, range(len(items)))  # forks all processes
             helpers = set(multiprocessing.active_children()) - others
