@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from ropewalk import figures
+from ropewalk.figures.drawing import DARK, LIGHT
 
 ROOT = Path(__file__).parents[1]
+FOLDER, SCHEMES = ROOT / "docs" / "pictures" / "gallery", ("light", "dark")
 PAGE = (ROOT / "docs" / "gallery.md").read_text("utf-8")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 IMAGE = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=\s]+)")
+COLOR = re.compile(r"#[0-9a-f]{6}\b")
 HASHED = re.compile(r'\b([a-z])[0-9a-f]{10}\b|(id="|#)(?:image|[a-z])[0-9a-f]{10}')
 
 
@@ -54,12 +57,26 @@ def test_the_page_is_what_the_script_writes(script, drawn):
     assert_same_text(script["page"](PAGE, drawn), PAGE)
 
 
+def as_dark(light: str) -> str:
+    """A light file in dark colors; data without images have the same in both."""
+    around = ("page", "ink", "soft", "quiet", "faint", "wash")
+    colors = {getattr(LIGHT, each): getattr(DARK, each) for each in around}
+    return COLOR.sub(lambda found: colors.get(found[0], found[0]), light)
+
+
 @pytest.mark.slow
-def test_the_pictures_are_what_the_code_draws(script, drawn):
-    files = script["files"](drawn)
-    assert set(files) == set((ROOT / "docs" / "pictures" / "gallery").iterdir())
-    for path, content in files.items():
+def test_the_pictures_are_what_the_code_draws(drawn):
+    """Dark ones are drawn where they have images; the others are the light ones in dark colors."""
+    files = [path for stem in drawn for path in (FOLDER / f"{stem}-{s}.svg" for s in SCHEMES)]
+    assert set(files) == set(FOLDER.iterdir())
+    for path in files:
+        stem, _, scheme = path.stem.rpartition("-")
         committed = path.read_text("utf-8")
+        if scheme == "dark" and not IMAGE.search(committed):
+            light = path.with_name(f"{stem}-light.svg").read_text("utf-8")
+            assert HASHED.sub("", committed) == HASHED.sub("", as_dark(light))
+            continue
+        content = drawn[stem].svg(dark=scheme == "dark")
         assert len(content) < 150_000
         texts = [content.decode("utf-8"), committed]
         images = [IMAGE.findall(text) for text in texts]

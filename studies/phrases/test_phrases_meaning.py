@@ -29,8 +29,13 @@ def sentences(request) -> list[Sentence]:
 
 
 @pytest.fixture(scope="module")
-def clauses(sentences: list[Sentence]) -> list[Clause]:
-    return [part for part in _parts(sentences) if isinstance(part, Clause)]
+def parts(sentences: list[Sentence]) -> list[object]:
+    return list(_parts(sentences))
+
+
+@pytest.fixture(scope="module")
+def clauses(parts: list[object]) -> list[Clause]:
+    return [part for part in parts if isinstance(part, Clause)]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +50,8 @@ def _parts(part: object) -> Iterator[object]:
             yield from _parts(inner)
     elif dataclasses.is_dataclass(part) and not isinstance(part, Verb):
         yield part
-        for field in dataclasses.fields(part):
-            yield from _parts(getattr(part, field.name))
+        for inner in vars(part).values():
+            yield from _parts(inner)
 
 
 def _objects(part: Predicate) -> Iterator[Nominal]:
@@ -192,25 +197,25 @@ def test_nobody_does_often_what_was_done_at_one_time(clauses: list[Clause]) -> N
 # Persons and things
 
 
-def test_nobody_is_owned_in_marriage(sentences: list[Sentence]) -> None:
+def test_nobody_is_owned_in_marriage(parts: list[object]) -> None:
     spouses = [
         part
-        for part in _parts(sentences)
+        for part in parts
         if isinstance(part, NounPhrase) and part.noun.german in ("Mann", "Frau")
     ]
     assert len(spouses) > 1_000
     assert not any(phrase.determiner.stem in ("mein", "unser") for phrase in spouses)
 
 
-def test_no_child_is_old(sentences: list[Sentence]) -> None:
-    phrases = [part for part in _parts(sentences) if isinstance(part, NounPhrase)]
+def test_no_child_is_old(parts: list[object]) -> None:
+    phrases = [part for part in parts if isinstance(part, NounPhrase)]
     said = {(phrase.noun.german, a.german) for phrase in phrases for a in phrase.adjectives}
     assert said.isdisjoint({("Kind", "alt"), ("Junge", "alt"), ("Mädchen", "alt")})
     assert {("Kind", "jung"), ("Frau", "alt")} <= said
 
 
-def test_persons_are_joined_with_their_like(sentences: list[Sentence]) -> None:
-    joined = [part for part in _parts(sentences) if isinstance(part, Coordination)]
+def test_persons_are_joined_with_their_like(parts: list[object]) -> None:
+    joined = [part for part in parts if isinstance(part, Coordination)]
     assert len(joined) > 300
     for both in joined:
         assert both.first.noun is not both.second.noun
@@ -244,9 +249,9 @@ def test_only_furniture_and_who_has_feet_stands(clauses: list[Clause]) -> None:
     assert standing > 20
 
 
-def test_things_have_no_will(sentences: list[Sentence]) -> None:
+def test_things_have_no_will(parts: list[object]) -> None:
     found = 0
-    for part in _parts(sentences):
+    for part in parts:
         clauses: list[tuple[Nominal | None, Clause]] = []
         if isinstance(part, Clause):
             clauses.append((part.subject, part))

@@ -45,11 +45,15 @@ def rotating_parts(model: nn.Module) -> list[Part]:
     Methods of a patched model have globals of their own, so functions are looked up in these.
     """
     functions: dict[tuple[int, str], Part] = {}
+    read: set[int] = set()  # most methods of a model have the same globals, of thousands of names
     for cls in {type(module) for module in model.modules()}:
         for owner, name, method in own_methods(cls):
             if ROTATES.search(name) and inspect.isfunction(vars(owner)[name]):
                 functions[id(owner), name] = Part(owner, name, method, makes_tables=False)
             for scope in (inner.__globals__ for inner in unwrapped(method)):
+                if id(scope) in read:
+                    continue
+                read.add(id(scope))
                 for name, value in scope.items():
                     if ROTATES.search(name) and inspect.isroutine(value):
                         functions[id(scope), name] = Part(scope, name, value, makes_tables=False)
