@@ -3,6 +3,7 @@
 One process imports torch, which takes seconds, and divides itself into those of the group.
 """
 
+import faulthandler
 import importlib
 import json
 import os
@@ -18,6 +19,8 @@ from typing import Any
 HERE = Path(__file__).parent
 # torch's compiler reads .grad of parameters that FSDP divides.
 WARNINGS = ("-W", "error", "-W", "ignore:The .grad attribute")
+#: Seconds after which processes that wait for each other show where, and end.
+PATIENCE = 400
 SHARED = ("pydantic", "torch.distributed.checkpoint.state_dict_saver", "torch.distributed.fsdp")
 
 
@@ -36,12 +39,11 @@ def free_port():
         return server.getsockname()[1]
 
 
-def ends(world, name, *arguments, timeout=900):
+def ends(world, name, *arguments):
     """Call `module:function` with arguments that JSON can express, in `world` processes."""
     env = {
         **os.environ,
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(world),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
@@ -50,7 +52,7 @@ def ends(world, name, *arguments, timeout=900):
         words = [sys.executable, *WARNINGS, __file__, folder, name, json.dumps(arguments)]
         process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, start_new_session=True)
         try:
-            statuses = json.loads(process.communicate(timeout=timeout)[0].splitlines()[-1])
+            statuses = json.loads(process.communicate(timeout=PATIENCE + 100)[0].splitlines()[-1])
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -94,6 +96,8 @@ def each(*calls):
 def main(folder, name, arguments):
     for module in SHARED:
         importlib.import_module(module)
+    # Now, since another program may take a port that is free before torch is imported.
+    os.environ["MASTER_PORT"] = str(free_port())
     children = []
     for rank in range(int(os.environ["WORLD_SIZE"])):
         child = os.fork()
@@ -101,6 +105,7 @@ def main(folder, name, arguments):
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             with Path(folder, f"{rank}.err").open("wb") as errors:
                 os.dup2(errors.fileno(), 2)
+            faulthandler.dump_traceback_later(PATIENCE, exit=True)
             returned = call(name, *json.loads(arguments))
             Path(folder, f"{rank}.json").write_text(json.dumps(returned), encoding="utf-8")
             return

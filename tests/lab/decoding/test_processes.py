@@ -110,12 +110,12 @@ def test_a_process_that_ends_is_reported_with_its_status():
         on_each_core(lambda _: os._exit(3), range(4))
 
 
-SCRIPT = """
+SCRIPT = r"""
 import os, sys, time, torch
 from ropewalk.lab.decoding.processes import on_each_core
 torch.set_num_threads(2)
 def work(_):
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\n" % os.getpid())  # at once: two processes share the pipe
     time.sleep(60)
 on_each_core(work, range(4))
 """

@@ -32,6 +32,8 @@ LEARN = "parallel_training:learn"
 FIELDS = {"encodings": "rotary", "accumulate": 2, "epochs": 1.4}
 WAYS = {parallel: {**FIELDS, "parallel": parallel} for parallel in ("ddp", "fsdp")}
 RESUMED = {"dropout": {"dropout": 0.1}, "bfloat16": {"precision": "bfloat16"}}
+#: One batch for each epoch, so that each graph is compiled for one shape.
+ONE_SHAPE = {"batch_tokens": 4096, "accumulate": 1, "epochs": 2}
 #: FIRE has parameters of one number, which cannot be divided.
 FIRE = {**FIELDS, "encodings": "fire(length=4)", "epochs": 1, "learning_rate": 0.01}
 #: Without parameters, so that their models are divided as that of "rotary".
@@ -76,7 +78,7 @@ def of_two(folder):
     }
     for way, fields in WAYS.items():
         calls[way, "whole"] = training(f"two-{way}", fields)
-        compiled = {**fields, "epochs": 0.3, "compile": True}
+        compiled = {**fields, **ONE_SHAPE, "compile": True}
         calls[way, "compiled"] = training(f"compiled-{way}", compiled)
         for kind, more in RESUMED.items():
             calls[way, kind, "whole"] = training(f"{kind}-{way}", {**fields, **more})
@@ -201,7 +203,7 @@ def test_single_numbers_are_trained_with_fsdp(folder, of_four, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_compiled_model_has_the_same_losses(folder, of_two, way, tmp_path):
-    plain = learn(tmp_path, {**WAYS[way], "epochs": 0.3})
+    plain = learn(tmp_path, {**WAYS[way], **ONE_SHAPE})
     assert of_two[way, "compiled"][0]["losses"] == pytest.approx(plain["losses"], abs=1e-5)
     assert weights(folder / f"compiled-{way}").keys() == weights(tmp_path).keys()
 
