@@ -43,9 +43,11 @@ def of_two():
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_a_step_equals_that_of_the_complete_sequence(world, of_two):
-    four = run(4, "parallel_context:differences", CASES) if world == 4 else None
+    """Four processes compute a third of the cases, with every encoding and scheme, packed and not."""
+    cases = CASES[1::3] if world == 4 else CASES
+    four = run(4, "parallel_context:differences", cases) if world == 4 else None
     for found in four or of_two["no fault"]:
-        for case, (output, gradient) in zip(CASES, found, strict=True):
+        for case, (output, gradient) in zip(cases, found, strict=True):
             assert output < 1e-12, case
             assert gradient < 1e-10, case
 
