@@ -91,6 +91,17 @@ SIZES = {
     "linear_value_head_dim": 16,
     "vocab_size_per_layer_input": 64,
     "hidden_size_per_layer_input": 16,
+    "ffn_dim": 64,
+    "ffn_hidden_size": 64,
+    "expert_ffn_hidden_size": 32,
+    "zero_expert_num": 4,
+    "moe_hidden_size": 32,
+    "o_groups": 2,
+    "o_lora_rank": 16,
+    "index_n_heads": 4,
+    "index_head_dim": 16,
+    "linear_head_dim": 16,
+    "linear_num_heads": 4,
     "mamba_n_heads": 8,
     "mamba_d_head": 16,
     "mamba_d_ssm": 128,
@@ -120,6 +131,14 @@ OWN = {
     "zaya": {"num_experts_per_tok": 1},
 }
 DERIVED = {"bamba": ("layer_types",), "falcon": ("head_dim",), "falcon_h1": ("layer_types",)}
+
+
+# Types with a layer that none of the first two is like; of the others, two layers are enough.
+FOUR_LAYERS = """
+    afmoe bailing_hybrid beam codegen deepseek_v4 diffllama exaone_moe flint gpt_neox_japanese gptj
+    hrm_text lfm3 llama4_text longcat_flash mimo_v2_flash mistral_large4_text modernbert
+    modernbert-decoder neomme smollm3
+""".split()  # noqa: SIM905
 
 
 def _has(config: object, name: str) -> bool:
@@ -152,7 +171,12 @@ def any_tiny_model(model_type: str, *, causal: bool = False) -> nn.Module:
     """
     from transformers import CONFIG_MAPPING, AutoModel, AutoModelForCausalLM
 
-    config = CONFIG_MAPPING[model_type](**small_sizes(model_type))
+    sizes = small_sizes(model_type)
+    if model_type not in FOUR_LAYERS:
+        sizes["num_hidden_layers"] = 2
+        if "layer_types" in sizes:
+            sizes["layer_types"] = sizes["layer_types"][:2]
+    config = CONFIG_MAPPING[model_type](**sizes)
     torch.manual_seed(0)
     if causal and type(config) in AutoModelForCausalLM._model_mapping:
         return AutoModelForCausalLM.from_config(config).eval()

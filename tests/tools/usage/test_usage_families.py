@@ -27,8 +27,7 @@ NOT_READ = {
     "roformer": "got none",  # a method with tables of its own
 }
 QUICK = ("llama", "gptj", "deepseek_v3", "gemma3_text")
-BIG = {"muse_spark_text"}
-SLOW = [each for each in FAMILIES if each not in (*QUICK, *NOT_READ, *BIG)]
+SLOW = [each for each in FAMILIES if each not in (*QUICK, *NOT_READ)]
 CASES = [*QUICK, *(pytest.param(family, marks=pytest.mark.slow) for family in SLOW)]
 
 
