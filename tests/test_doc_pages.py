@@ -1,14 +1,17 @@
 """Every code block in docs/ and README.md runs as written.
 
 Python blocks of a page run in order in one namespace, `pycon` blocks as doctests in the same
-namespace, shell blocks in order in one empty folder: commands of ropewalk in this process, which
-has imported torch, and so do the cells that they train. A test fails if a block raises, if a
-printed value differs, or if a command does not exit with 0.
+namespace, shell blocks in order in one empty folder: commands of ropewalk and Python scripts in
+this process, which has imported torch, and so do the cells that they train. A test fails if a
+block raises, if a printed value differs, or if a command does not exit with 0.
 """
 
 import doctest
+import io
 import re
+import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,13 +31,18 @@ PAGES = sorted(
     if page.name != "adding-an-encoding.md"  # tests/test_docs.py runs it, and checks its numbers
 )
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: A line of a shell block that is nothing but a command of ropewalk; the next may continue it.
-COMMAND = re.compile(r"^ropewalk ((?:[^|<>\n\\]|\\\n)+)$", re.MULTILINE)
+#: A line of a shell block that is nothing but a command of ropewalk, which the next may continue
+#: and which may read words from `echo`, or a script of this folder.
+COMMAND = re.compile(
+    r'^(?:echo "(.*)" \| )?(ropewalk (?:[^|<>\n\\]|\\\n)+|python \w+\.py)$', re.MULTILINE
+)
 #: Sizes of trainings in the pages, and those that show here that the blocks run.
 SMALLER = {
     "examples=100 test": "examples=4 width=32 heads=2 feed_forward=64 test",  # frequency-usage
     "examples=200 epochs": "examples=20 width=32 heads=2 feed_forward=64 epochs",  # many-machines
     "STEPS = 128, 600": "STEPS = 128, 20",  # measure-a-longer-context
+    "--rounds 6": "--rounds 2",  # time-your-model
+    'tales["train"]': 'tales["train"][:20]',
     "--text tales.txt\n": "--text tales.txt --passages 2\n",
 }
 LANGUAGES = {"python", "pycon", "sh", "text", "json", "yaml", "mermaid"}
@@ -98,9 +106,16 @@ def test_shell_blocks_run(page, tmp_path, command, monkeypatch):
     script = "\n".join(text for language, text in blocks(page) if language == "sh")
     for usual, smaller in SMALLER.items():
         script = script.replace(usual, smaller)
-    for number, part in enumerate(COMMAND.split(script)):
-        if number % 2:  # between others, what follows `ropewalk` in a line
-            status, _, err = command(*shlex.split(part.replace("\\\n", " ")))
+    others, *found = COMMAND.split(script)
+    for echoed, line, after in zip(*[iter(["", "", others, *found])] * 3, strict=True):
+        program, *words = shlex.split((line or "true").replace("\\\n", " "))
+        if program == "python":
+            monkeypatch.setattr(sys, "argv", words)
+            runpy.run_path(words[0], run_name="__main__")
+        elif program == "ropewalk":
+            given = io.TextIOWrapper(io.BytesIO(f"{echoed or ''}\n".encode()))
+            monkeypatch.setattr(sys, "stdin", given)
+            status, _, err = command(*words)
             assert status == 0, err
-        elif part.strip():
-            run_shell(part, tmp_path)
+        if after.strip():
+            run_shell(after, tmp_path)
