@@ -235,13 +235,13 @@ def test_the_indexer_pairs_as_its_config_says():
     report = verify_model(model)
     assert report.faults == ()
     where = {check.where for check in report.with_verdict("right") if check.name == "pairing"}
-    assert all_layers(0, 1, parts=["indexer"]) <= where
+    indexers = all_layers(*range(len(model.layers)), parts=["indexer"])
+    assert indexers <= where
     spec = ModelSpec.from_config(model.config)
     wrong = [
         replace(x, indexer=replace(x.indexer, pairing="interleaved", write_pairing=None))
         for x in spec.layers
     ]
-    indexers = all_layers(*range(4), parts=["indexer"])
     named(model, "pairing", like=ModelSpec({"text": tuple(wrong)}), where=indexers)
 
 
