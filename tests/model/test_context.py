@@ -43,7 +43,7 @@ def of_two():
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_a_step_equals_that_of_the_complete_sequence(world, of_two):
-    """Four processes compute a third of the cases, with every encoding and scheme, packed and not."""
+    """Four processes compute a third of the cases, every encoding and scheme, packed and not."""
     cases = CASES[1::3] if world == 4 else CASES
     four = run(4, "parallel_context:differences", cases) if world == 4 else None
     for found in four or of_two["no fault"]:
