@@ -5,9 +5,7 @@ is not the one that was asked for. Only the sets that the processor has can be t
 """
 
 import itertools
-import os
-import subprocess
-import sys
+import runpy
 
 import pytest
 import torch
@@ -145,14 +143,12 @@ def test_torchs_switch_limits_the_kernel(capability, most):
         cpu._limit(cpu.INSTRUCTIONS)
 
 
-@pytest.mark.slow  # imports torch again
-def test_torchs_switch_is_read_at_import():
-    code = "from ropewalk.rotary.kernels import cpu; print(cpu.INSTRUCTIONS)"
-    environment = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert run.stdout.strip() == "portable"
+def test_torchs_switch_is_read_at_import(monkeypatch):
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    try:
+        assert runpy.run_path(cpu.__file__)["INSTRUCTIONS"] == "portable"
+    finally:
+        cpu._limit(cpu.INSTRUCTIONS)
 
 
 def test_a_set_that_is_unknown_or_absent_leaves_the_best():

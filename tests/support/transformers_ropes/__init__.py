@@ -238,8 +238,13 @@ def _stack(part: str, host: nn.Module) -> str:
 
 @functools.cache
 def _source(rotary: type) -> str:
-    """The source of a class, for which Python parses the whole file again each time."""
-    return inspect.getsource(rotary)
+    """The source of a class; `inspect.getsource` would parse the whole file for each."""
+    text = Path(inspect.getfile(rotary)).read_text(encoding="utf-8")
+    found = re.search(
+        rf"^class {rotary.__name__}\b.*?(?=^[^\s)]|\Z)", text, re.MULTILINE | re.DOTALL
+    )
+    assert found is not None, rotary
+    return found[0]
 
 
 def _model_cases(

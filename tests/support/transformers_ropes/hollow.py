@@ -26,10 +26,13 @@ Feed = Callable[[tuple[int, ...]], Tensor]  # the shape a leaf would answer with
 class _BigOnMeta(TorchFunctionMode):
     """Puts large new tensors on the meta device; buffers with tables stay real.
 
-    Tensors there have no values to draw: torch would take milliseconds for each to do nothing.
+    Tensors there have no values to set: torch would take milliseconds for each to do nothing.
     """
 
-    DRAWS = (Tensor.normal_, Tensor.uniform_)
+    SETTERS = {  # noqa: RUF012 – a constant
+        *(nn.init.normal_, nn.init.uniform_, nn.init.constant_, nn.init.kaiming_uniform_),
+        *(Tensor.normal_, Tensor.uniform_, Tensor.zero_, Tensor.fill_),
+    }
     LARGEST = 1 << 17
     MAKERS = {  # noqa: RUF012 – a constant
         torch.empty: LARGEST,
@@ -42,9 +45,11 @@ class _BigOnMeta(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        if func in self.DRAWS and args[0].is_meta:
-            return args[0]
         kwargs = dict(kwargs or {})
+        if func in self.SETTERS:
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
         largest = self.MAKERS.get(func)
         if largest is not None:
             size = kwargs.get("size", args)

@@ -85,6 +85,7 @@ class Tower:
         self._wanted: set[nn.Module] = set()
         self._reached: set[nn.Module] = set()
         self._caught: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        self._measured: dict[nn.Module, tuple[int, ...]] = {}  # shapes of projections' results
         self._errors: dict[nn.Module, Exception] = {}
         self._ndim = 0  # of the hidden states
         self._width = 0  # a layer returns hidden states (0), or a tuple of this length
@@ -101,8 +102,7 @@ class Tower:
             if isinstance(module, rotaries):
                 module.register_forward_pre_hook(self._record, with_kwargs=True)
         hollow(host, feeds)
-        for layer in self.layers:
-            layer.length = self._length(layer)
+        self._measure()
 
     def _record(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
         self.calls.append((type(module).__name__, args, kwargs))
@@ -140,8 +140,8 @@ class Tower:
                         true_forward(module, *args, **kwargs)
                 except Caught as caught:
                     self._caught[module] = caught.q, caught.k
-                except Measured:
-                    raise
+                except Measured as measured:
+                    self._measured.setdefault(module, measured.shape)
                 except Exception as error:
                     self._errors[module] = error
             if self._wanted <= self._reached:
@@ -178,24 +178,22 @@ class Tower:
                     self.call.run()
             except _Done:
                 return
-            except Measured:
-                raise
             except Exception as error:
                 first = first or error
             else:
                 return
         raise RuntimeError(f"{type(self.host).__name__} did not run") from first
 
-    def _length(self, layer: Layer) -> int:
-        """The number of tokens that the layer sees; 0 if the host does not reach it."""
+    def _measure(self) -> None:
+        """Set the number of tokens that each layer sees; 0 if the host does not reach it."""
         self._fed.q = self._fed.k = None
-        try:
-            self._drive({layer.module})
-        except Measured as measured:
-            return math.prod(measured.shape[:-1])
-        if self._errors:
-            raise RuntimeError(f"layer {layer.index}") from next(iter(self._errors.values()))
-        return 0
+        if self.layers:
+            self._drive({layer.module for layer in self.layers})
+        for layer in self.layers:
+            if layer.module in self._errors:
+                raise RuntimeError(f"layer {layer.index}") from self._errors[layer.module]
+            if layer.module in self._measured:
+                layer.length = math.prod(self._measured[layer.module][:-1])
 
     def rotated(
         self, q: Tensor, k: Tensor, layers: Iterable[Layer]
