@@ -29,10 +29,8 @@ class _BigOnMeta(TorchFunctionMode):
     Tensors there have no values to set: torch would take milliseconds for each to do nothing.
     """
 
-    SETTERS = {  # noqa: RUF012 – a constant
-        *(nn.init.normal_, nn.init.uniform_, nn.init.constant_, nn.init.kaiming_uniform_),
-        *(Tensor.normal_, Tensor.uniform_, Tensor.zero_, Tensor.fill_),
-    }
+    # By name: transformers puts functions of its own in place of those of `nn.init`.
+    SETTERS = ("normal_", "uniform_", "kaiming_uniform_", "constant_", "zero_", "fill_")
     LARGEST = 1 << 17
     MAKERS = {  # noqa: RUF012 – a constant
         torch.empty: LARGEST,
@@ -46,7 +44,7 @@ class _BigOnMeta(TorchFunctionMode):
         self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if func in self.SETTERS:
+        if func.__name__ in self.SETTERS:
             tensor = args[0] if args else kwargs["tensor"]
             if tensor.is_meta:
                 return tensor
