@@ -26,11 +26,12 @@ Feed = Callable[[tuple[int, ...]], Tensor]  # the shape a leaf would answer with
 class _BigOnMeta(TorchFunctionMode):
     """Puts large new tensors on the meta device; buffers with tables stay real.
 
-    Tensors there have no values to set: torch would take milliseconds for each to do nothing.
+    No weight is drawn: the large ones have no values, and `hollow` makes the others zero.
     """
 
     # By name: transformers puts functions of its own in place of those of `nn.init`.
-    SETTERS = ("normal_", "uniform_", "kaiming_uniform_", "constant_", "zero_", "fill_")
+    DRAWS = ("normal_", "uniform_", "kaiming_uniform_")
+    FILLS = ("constant_", "zero_", "fill_")
     LARGEST = 1 << 17
     MAKERS = {  # noqa: RUF012 – a constant
         torch.empty: LARGEST,
@@ -44,9 +45,11 @@ class _BigOnMeta(TorchFunctionMode):
         self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if func.__name__ in self.SETTERS:
+        if func.__name__ in self.DRAWS + self.FILLS:
             tensor = args[0] if args else kwargs["tensor"]
-            if tensor.is_meta:
+            if not tensor.is_meta and func.__name__ in self.DRAWS:
+                tensor.detach().zero_()
+            if tensor.is_meta or func.__name__ in self.DRAWS:
                 return tensor
         largest = self.MAKERS.get(func)
         if largest is not None:
