@@ -17,6 +17,7 @@ import write_phrases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import phrases
 from phrases import derive
 from phrases import lexemes as w
 from phrases.english import english
@@ -44,12 +45,19 @@ from ropewalk.lab.data.phrases import FILE, SIZES, read_phrases
 
 Derived = dict[str, list[tuple[tuple[str, str], Sentence]]]
 SEEDS = st.integers(0, 2**32 - 1)
+FURTHER = 200
 
 
 @pytest.fixture(scope="module", params=[pytest.param(0, marks=pytest.mark.slow)])
-def derived(request) -> Derived:
-    """The pairs with their abstract sentences; every test that reads them is slow."""
-    return derive(request.param)
+def longer(request) -> Derived:
+    """Pairs with their abstract sentences, further ones too; every test that reads them is slow."""
+    return derive(request.param, FURTHER)
+
+
+@pytest.fixture(scope="module")
+def derived(longer: Derived) -> Derived:
+    """The pairs of the package with their abstract sentences."""
+    return longer | {"train": longer["train"][: SIZES["train"]]}
 
 
 # The splits
@@ -61,15 +69,16 @@ def test_the_file_of_the_package_is_written_again(derived: Derived, monkeypatch)
     assert write_phrases.packed() == FILE.read_bytes()
 
 
-@pytest.mark.slow
-def test_a_folder_has_the_same_pairs_and_more(tmp_path) -> None:
-    examples = SIZES["train"] + 200
+def test_a_folder_has_the_same_pairs_and_more(longer: Derived, tmp_path, monkeypatch) -> None:
+    made = {(0, FURTHER): longer}
+    monkeypatch.setattr(phrases, "derive", lambda *words: made[words])
+    examples = SIZES["train"] + FURTHER
     write_phrases.write_folder(tmp_path, examples)
     splits = load_corpus(str(tmp_path)).splits
-    known = read_phrases()
-    assert splits["train"][: SIZES["train"]] == known["train"]
-    assert {name: splits[name] for name in known if name != "train"} == {
-        name: pairs for name, pairs in known.items() if name != "train"
+    of_package = read_phrases()
+    assert splits["train"][: SIZES["train"]] == of_package["train"]
+    assert {name: splits[name] for name in of_package if name != "train"} == {
+        name: pairs for name, pairs in of_package.items() if name != "train"
     }
     pairs = [pair for split in splits.values() for pair in split]
     assert len(splits["train"]) == examples
