@@ -5,13 +5,15 @@ otherwise, loses a subnormal, an infinity or a NaN, computes in place what may n
 forked process, or is asked for what it cannot do.
 """
 
+import importlib.util
 import itertools
 import multiprocessing
-import subprocess
+import shutil
 import sys
 
 import pytest
 import torch
+from encoding_cases import recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -72,6 +74,33 @@ def both_ways(monkeypatch):
     return run
 
 
+@pytest.fixture(scope="module")
+def reads_attributes(tmp_path_factory):
+    """A second copy of the extension, loaded where torch has no table of functions."""
+    loaded = sys.modules[cpu._rotate.__module__].__file__
+    path = shutil.copy(loaded, tmp_path_factory.mktemp("copy"))
+    spec = importlib.util.spec_from_file_location("_rotate", path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(torch.Tensor, "__dlpack_c_exchange_api__", raising=False)
+        extension = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(extension)
+        read = recorded(patch, Tensor, "data_ptr")
+        extension.rotate((X,), None, TABLE, TABLE, 0, LAYOUT, 2, 1)
+    assert read
+    return extension
+
+
+@pytest.fixture(params=["functions", "attributes"])
+def reading(request, monkeypatch):
+    """How tensors are read: by torch's table of functions, or, before 2.10, by attributes.
+
+    Fails if one way of reading gives another tensor than the other.
+    """
+    if request.param == "attributes":
+        extension = request.getfixturevalue("reads_attributes")
+        monkeypatch.setattr(cpu, "_rotate", extension.rotate)
+
+
 # Rows of switches, in which any two of up to ten have all four combinations of values.
 PAIRWISE = [[row in on for on in itertools.combinations(range(1, 6), 3)] for row in range(6)]
 
@@ -101,6 +130,7 @@ def _retyped(x: Tensor, dtype: torch.dtype) -> Tensor:
     return empty.copy_(x)
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 3, 5, 8), (2, 0, 5, 8), (2, 3, 0, 8)])
 @pytest.mark.parametrize("seq_dim", [-2, -3])
 def test_axes_may_be_absent_empty_or_in_the_other_order(shape, seq_dim):
@@ -323,6 +353,7 @@ REFUSED_TABLES = [
 ]
 
 
+@pytest.mark.usefixtures("reading")
 def test_the_extension_leaves_alone_what_it_cannot_take():
     def refused(xs, *arguments, outs=None):
         return cpu._rotate(xs, outs, *arguments, 2, 1) is None
@@ -338,21 +369,6 @@ def test_the_extension_leaves_alone_what_it_cannot_take():
 def test_the_operator_called_by_itself_refuses_tables_for_another_length():
     with pytest.raises(ValueError, match="a row for each position"):
         torch.ops.ropewalk.rotate([X], TABLE[:3], TABLE[:3], *LAYOUT)
-
-
-@pytest.mark.slow  # compiles the kernel again
-def test_tensors_are_read_by_their_attributes_where_torch_has_no_table_of_functions():
-    """Before torch 2.10. Fails if one way of reading gives another tensor than the other."""
-    code = (
-        "import torch\n"
-        "for name in ('__dlpack_c_exchange_api__',):\n"
-        "    if hasattr(torch.Tensor, name): delattr(torch.Tensor, name)\n"
-        "import pytest, sys\n"
-        f"sys.exit(pytest.main([{__file__!r}, '-q', '-n', '0', '-p', 'no:cacheprovider', '-k',"
-        " 'leaves_alone or absent or at_once_equals']))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
 
 
 # By rows that are kept
@@ -371,6 +387,7 @@ def at_once(monkeypatch):
     return lambda: bool(answers) and answers.pop() is not None
 
 
+@pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seq_dim", [-2, -3])
 @pytest.mark.parametrize(("pairing", "write"), BOTH)
