@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import signal
+import subprocess
 import sys
 import warnings
 
@@ -51,6 +52,15 @@ def freed_memory():
     yield
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
+
+
+@pytest.fixture
+def forking(monkeypatch):
+    """Start processes of Python by a fork, where that is sound; importing torch takes 3 s."""
+    if sys.platform == "linux":
+        from forking import Forking
+
+        monkeypatch.setattr(subprocess, "Popen", Forking)
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def test_compare_fills_the_run_folder(run):
 
 
 @pytest.mark.slow
-def test_what_is_finished_is_not_done_again(run, command, monkeypatch):
+def test_what_is_finished_is_not_done_again(run, command, monkeypatch, forking):
     folder, words, _ = run
     cell = folder / "cells" / "rotary" / "seed-1"
     before = {path: path.stat().st_mtime_ns for path in cell.iterdir()}
@@ -210,7 +210,7 @@ def test_a_generated_task_from_the_command_line(tmp_path, command, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_training_that_diverged_is_no_model(tmp_path, command, monkeypatch):
+def test_a_training_that_diverged_is_no_model(tmp_path, command, monkeypatch, forking):
     """Fails if it is said to have finished, with the path of a model that is not there."""
     monkeypatch.chdir(tmp_path)
     words = ["train", *TINY_COPY, "learning_rate=1e38", "epochs=5", "--out", "run"]
@@ -229,7 +229,7 @@ def test_a_training_that_diverged_is_no_model(tmp_path, command, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_thread_of_an_imported_file_keeps_no_process(tmp_path):
+def test_a_thread_of_an_imported_file_keeps_no_process(tmp_path, forking):
     """Fails if a command or its cell waits, at its end, for a thread that never ends."""
     (tmp_path / "mine.py").write_text(
         "import threading\n"
@@ -257,7 +257,7 @@ def heed_only(number: signal.Signals) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_saves_and_the_same_command_goes_on(tmp_path, number):
+def test_an_interruption_saves_and_the_same_command_goes_on(tmp_path, number, forking):
     words = ["train", *TINY_COPY, "epochs=4000", "validations=4000", "--out", tmp_path / "run"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ropewalk.cli", *map(str, words)],

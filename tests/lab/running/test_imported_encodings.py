@@ -108,7 +108,7 @@ os.write(1, b"no newline")
 
 
 @pytest.mark.slow
-def test_what_an_imported_file_prints_is_no_event(file, tmp_path, capfd):
+def test_what_an_imported_file_prints_is_no_event(file, tmp_path, capfd, forking):
     """Fails if it ends the one who listens, or a path is given that is not there."""
     file.write_text(NOISY, encoding="utf-8")
     config = asked(file).model_copy(update={"seeds": (1,)})
@@ -124,7 +124,7 @@ def test_what_an_imported_file_prints_is_no_event(file, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_an_imported_file_that_ends_its_cell_has_not_finished_it(file, tmp_path):
+def test_an_imported_file_that_ends_its_cell_has_not_finished_it(file, tmp_path, forking):
     """Fails if a cell that sys.exit(0) ended early passes for one that is done."""
     ends = """
 class Ends(Encoding):
@@ -140,7 +140,7 @@ REGISTRY["mine"] = lambda shape: Ends()
 
 
 @pytest.mark.slow
-def test_a_listener_that_fails_fails_the_run(tmp_path):
+def test_a_listener_that_fails_fails_the_run(tmp_path, forking):
     """Fails if a run whose events nobody could take passes for one that is whole, or hangs."""
 
     def watch(cell, event):

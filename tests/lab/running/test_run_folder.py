@@ -141,8 +141,8 @@ def test_a_cell_without_its_parent_saves_and_ends(tmp_path, monkeypatch):
     assert not (tmp_path / "sprung").exists()
 
 
-@pytest.mark.slow  # several processes that import torch
-def test_a_cell_of_another_command_comes_last(finished, monkeypatch):
+@pytest.mark.slow
+def test_a_cell_of_another_command_comes_last(finished, forking):
     """Fails if it is worked on twice, or given up."""
     folder, config = finished
     config = config.model_copy(update={"encodings": ("none", "rotary")})

@@ -1,0 +1,89 @@
+"""Starts `python -m MODULE` by dividing this process, which has torch; importing it takes 3 s.
+
+The process has all that a start gives: its files, session, signals, environment and words, and no
+encoding, thread or ending of the tests. It computes with one thread: several survive no fork. Its
+words are in a file of the folder `FORKED`, if that is set: /proc shows those of the tests.
+"""
+
+import atexit
+import gc
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+import warnings
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from ropewalk.encodings import REGISTRY, outside
+
+KNOWN = dict(REGISTRY)
+
+
+class Forking(subprocess.Popen):
+    """Takes the place of `subprocess.Popen`, also in the processes that it starts."""
+
+    def __init__(self, words, *, env=None, preexec_fn=None, **others):
+        if words[0] == sys.executable and "-m" in words:
+            preexec_fn = partial(_become, list(map(str, words)), env, preexec_fn)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # there may be other threads
+            super().__init__(words, env=env, preexec_fn=preexec_fn, **others)
+
+
+def _become(words, env, before):
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # as exec does; the parent waits for it
+    status = 0
+    try:
+        if before is not None:
+            before()
+        _be_new(words, env)
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except SystemExit as ending:
+        status = ending.code or 0
+    except BaseException:
+        traceback.print_exc(file=sys.__stderr__)
+        status = 1
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+    finally:
+        os._exit(status)
+
+
+def _be_new(words, env):
+    gc.freeze()
+    gc.enable()
+    atexit._clear()
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if env is not None:
+        os.environ.clear()
+        os.environ.update(env)
+    how = {"encoding": "utf-8", "errors": "backslashreplace", "closefd": False}
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        setattr(sys, name, open(number, "rww"[number], **how))  # noqa: SIM115
+    sys.stderr.reconfigure(line_buffering=True)
+    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
+    warnings.resetwarnings()
+    for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+        warnings.simplefilter("ignore", kind)  # as Python does
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "pytest" not in f"{finder}"]
+    torch.set_num_threads(1)
+    REGISTRY.clear()
+    REGISTRY.update(KNOWN)
+    outside._imported.clear()
+    if folder := os.environ.get("FORKED"):
+        Path(folder, str(os.getpid())).write_text("\0".join(words), encoding="utf-8")
+    sys.argv = words[words.index("-m") + 1 :]
+    sys.modules.pop(sys.argv[0], None)  # it runs again, as __main__
