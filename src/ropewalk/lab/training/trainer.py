@@ -183,7 +183,10 @@ class Trainer:
         record = self.record
         # Only dropout uses the global generator: its masks depend on seed and step alone.
         draw = self.seed * 1_000_003 + record.step
-        torch.manual_seed(draw)
+        if self.device.type == "cpu":  # the other function notes the stack for absent devices
+            torch.default_generator.manual_seed(draw)
+        else:
+            torch.manual_seed(draw)
         made = [self.task.batch(rows, draw) for rows in batches]
         tokens = sum(batch.target_tokens for batch in made)
         total = self._add_gradients(made, tokens)
