@@ -1,6 +1,7 @@
 """Every test starts from the same seeds; several workers share the cores, a thread for each."""
 
 import ctypes
+import functools
 import gc
 import os
 import random
@@ -55,12 +56,18 @@ def freed_memory():
 
 
 @pytest.fixture
-def forking(monkeypatch):
-    """Start processes of Python by a fork, where that is sound; importing torch takes 3 s."""
-    if sys.platform == "linux":
-        from forking import Forking
+def forking(monkeypatch, tmp_path_factory):
+    """Start processes of Python by a fork, where that is sound; importing torch takes 3 s.
 
+    Returns a function that lists those of them that still run and have some words.
+    """
+    from forking import Forking, pids_in
+
+    folder = tmp_path_factory.mktemp("forked")
+    monkeypatch.setenv("FORKED", str(folder))
+    if sys.platform == "linux":
         monkeypatch.setattr(subprocess, "Popen", Forking)
+    return functools.partial(pids_in, folder)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ killed run ends in differs in one bit from an uninterrupted one, or leaves a fil
 """
 
 import sys
-from pathlib import Path
 
 import bounds
 import pytest
@@ -87,24 +86,12 @@ def test_the_fuzzer_of_configs_notices(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path, monkeypatch, forking):
-    folder = tmp_path / "forked"
-    folder.mkdir()
-
     def cells_in(run):
-        own = {str(run), "ropewalk.lab.running.worker"}
-        cells = [path for path in folder.iterdir() if own < {*path.read_text("utf-8").split("\0")}]
-        return [int(path.name) for path in cells if is_running(path.name)]
-
-    def is_running(pid):
-        try:
-            return Path("/proc", pid, "cmdline").read_bytes() != b""  # as of a zombie
-        except OSError:
-            return False
+        return forking("ropewalk.lab.running.worker", str(run))
 
     monkeypatch.setattr(kills, "cells_in", cells_in)
     fewer = [word.replace("examples=400", "examples=150") for word in kills.WORDS]
     monkeypatch.setattr(kills, "WORDS", fewer)
-    monkeypatch.setenv("FORKED", str(folder))
     wanted, seconds = kills.uninterrupted(tmp_path)
     counts = kills.trial(tmp_path, kills=2, seed=0, wanted=wanted, seconds=seconds)
     assert sum(counts[f"{who} {by.name}"] for who, by in kills.KINDS) == 2

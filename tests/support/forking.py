@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 import warnings
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +35,16 @@ class Forking(subprocess.Popen):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # there may be other threads
             super().__init__(words, env=env, preexec_fn=preexec_fn, **others)
+
+
+def pids_in(folder, *words):
+    """List the processes in a folder of `FORKED` that still run and have these words."""
+    found = []
+    for path in folder.iterdir():
+        with suppress(OSError):  # it has ended; of a zombie, the file is empty
+            if {*words} < {*path.read_text("utf-8").split("\0")}:
+                found += [int(path.name)] * bool(Path("/proc", path.name, "cmdline").read_bytes())
+    return found
 
 
 def _become(words, env, before):

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -117,7 +116,9 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_begun_here_killed_continued_by_submitit_and_finished_by_ray(uninterrupted, tmp_path):
+def test_begun_here_killed_continued_by_submitit_and_finished_by_ray(
+    uninterrupted, tmp_path, forking
+):
     pytest.importorskip("submitit", reason="submitit is not installed")
     pytest.importorskip("ray", reason="ray is not installed")
     run = tmp_path / "run"
@@ -141,7 +142,7 @@ def test_begun_here_killed_continued_by_submitit_and_finished_by_ray(uninterrupt
 
 
 @pytest.mark.slow
-def test_a_preempted_job_saves_and_goes_on(uninterrupted, tmp_path):
+def test_a_preempted_job_saves_and_goes_on(uninterrupted, tmp_path, forking):
     """Sends what Slurm sends before it takes a node away."""
     pytest.importorskip("submitit", reason="submitit is not installed")
     run = tmp_path / "run"
@@ -150,7 +151,8 @@ def test_a_preempted_job_saves_and_goes_on(uninterrupted, tmp_path):
     until, warned = time.monotonic() + PATIENCE, set()
     while process.poll() is None and len(warned) < 2:
         assert time.monotonic() < until
-        for pid in controllers(run) - warned:
+        jobs = forking("submitit.core._submit", str(run / "launcher"))
+        for pid in {*jobs} - warned:
             if any(e.get("phase") == "training" for e in sessions(run)):
                 os.kill(pid, signal.SIGUSR2)
                 warned.add(pid)
@@ -166,22 +168,8 @@ def sessions(run):
     return [event for path in run.rglob("events.jsonl") for event in read_session(path.parent)[-1:]]
 
 
-def controllers(run):
-    """Return the processes of submitit that execute jobs of this run."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"submitit.core._submit" in words and str(run / "launcher").encode() in words:
-                found.add(int(entry.name))
-    return found
-
-
 @pytest.mark.slow
-def test_two_commands_on_one_folder_share_its_cells(uninterrupted, tmp_path):
+def test_two_commands_on_one_folder_share_its_cells(uninterrupted, tmp_path, forking):
     """A third, this process, holds the last cell until both wait for it, whoever is faster."""
     run = tmp_path / "run"
     with owned(run / "cells" / "rotary" / "seed-1"):
