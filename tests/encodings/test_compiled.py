@@ -27,11 +27,9 @@ MORE = [
 #: Those that compute otherwise in a stack that looks both ways, and attention alone.
 TWO_SIDED = ["none", "cope(two_sided=True)", "t5", "fire"]
 
-#: Every encoding, alone or in one of these.
-CAUSAL = [
-    *MORE,
-    *sorted(REGISTRY.keys() - {text.partition("(")[0] for text in "+".join(MORE).split("+")}),
-]
+#: Every encoding, alone or in one of these; `none`, attention alone, is a part of all of them.
+COVERED = {"none", *(text.partition("(")[0] for text in "+".join(MORE).split("+"))}
+CAUSAL = [*MORE, *sorted(REGISTRY.keys() - COVERED)]
 
 
 pytestmark = [

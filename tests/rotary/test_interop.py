@@ -211,46 +211,41 @@ def test_a_torch_without_the_operator_is_told(monkeypatch):
 
 
 class Rotated(torch.nn.Module):
-    def __init__(self, pairing: str, seq_dim: int) -> None:
-        super().__init__()
-        self.pairing, self.seq_dim = pairing, seq_dim
+    """In pairs of halves over (B, H, S, D), and interleaved over (B, S, H, D)."""
 
-    def forward(self, q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        return interop.onnx_rotary_embedding(
-            q, cos, sin, pairing=self.pairing, seq_dim=self.seq_dim
+    def forward(self, q: Tensor, k: Tensor, *tables: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            interop.onnx_rotary_embedding(q, *tables[:2], pairing="half"),
+            interop.onnx_rotary_embedding(k, *tables[2:], pairing="interleaved", seq_dim=-3),
         )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pairing", "seq_dim", "dtype"),
-    [("half", -2, torch.float32), ("interleaved", -3, torch.float16)],
-)
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # the exporter copies what torch deprecates
-def test_an_export_keeps_the_operator_and_its_values(pairing, seq_dim, dtype):
+def test_an_export_keeps_the_operator_and_its_values():
     pytest.importorskip("onnx", reason="pip install onnx onnxscript to export to ONNX")
     pytest.importorskip("onnxscript", reason="pip install onnx onnxscript to export to ONNX")
     from onnx.checker import check_model
     from onnx.reference import ReferenceEvaluator
 
-    x = random(2, 3, 5, 8, dtype=dtype)
-    cos, sin = tables(x.shape[seq_dim], pairs=3)
+    q, k = random(2, 3, 5, 8), random(2, 3, 5, 8, dtype=torch.float16)
+    given = (q, k, *tables(5, pairs=3), *tables(3, pairs=3))
     program = torch.onnx.export(
-        Rotated(pairing, seq_dim).eval(),
-        (x, cos, sin),
-        dynamo=True,
-        opset_version=23,
-        verbose=False,
+        Rotated().eval(), given, dynamo=True, opset_version=23, verbose=False
     )
     check_model(program.model_proto, full_check=True)
     graph = program.model_proto.graph
-    (node,) = [node for node in graph.node if node.op_type == "RotaryEmbedding"]
-    assert node.domain == ""
-    attributes = {attribute.name: attribute.i for attribute in node.attribute}
-    assert attributes["rotary_embedding_dim"] == 6
-    assert attributes.get("interleaved", 0) == (pairing == "interleaved")
+    nodes = [node for node in graph.node if node.op_type == "RotaryEmbedding"]
+    attributes = [{each.name: each.i for each in node.attribute} for node in nodes]
+    assert [node.domain for node in nodes] == ["", ""]
+    assert [each["rotary_embedding_dim"] for each in attributes] == [6, 6]
+    assert [each.get("interleaved", 0) for each in attributes] == [0, 1]
     names = [each.name for each in graph.input]
-    fed = {name: t.numpy() for name, t in zip(names, (x, cos, sin), strict=True)}
-    (rotated,) = ReferenceEvaluator(program.model_proto).run(None, fed)
-    expected = rotate(x, cos, sin, pairing=pairing, seq_dim=seq_dim)
-    torch.testing.assert_close(torch.from_numpy(rotated), expected)
+    fed = {name: t.numpy() for name, t in zip(names, given, strict=True)}
+    rotated = ReferenceEvaluator(program.model_proto).run(None, fed)
+    expected = (
+        rotate(q, *given[2:4], pairing="half"),
+        rotate(k, *given[4:], pairing="interleaved", seq_dim=-3),
+    )
+    for ours, wanted in zip(rotated, expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(ours), wanted)
