@@ -336,8 +336,6 @@ def test_any_sequence_of_calls_is_answered_as_uncompiled(name, recompiling):
         counter = CompileCounter()
         fast = torch.compile(call, backend=counter, fullgraph=True)
         for kind, count, offset, marked, length in sequence:
-            if kind == "keys" and name in ("xpos", "learned"):
-                kind = "positions"
             q, k, where = arguments(rope, kind, count, offset)
             if marked:
                 for x in (q, k):
