@@ -157,7 +157,7 @@ def test_a_preempted_job_saves_and_goes_on(uninterrupted, tmp_path, forking):
                 os.kill(pid, signal.SIGUSR2)
                 warned.add(pid)
                 break
-        time.sleep(0.3)
+        time.sleep(0.05)
     finish(process)
     assert warned
     assert trained(run) == 2
