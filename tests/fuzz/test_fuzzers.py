@@ -58,7 +58,7 @@ def _slow(data, folder):
     ],
 )
 def test_the_fuzzer_notices(read, said, tmp_path, monkeypatch):
-    monkeypatch.setattr(bounds, "STOPPED_AFTER", 3.0)  # of CPU; still more than is allowed
+    monkeypatch.setattr(bounds, "STOPPED_AFTER", 2.2)  # of CPU; still more than is allowed
     target = mutations.Target(lambda draw: b"", read)
     outcome = mutations.trial(target, b"", tmp_path, mutations.Outcomes())
     assert outcome.startswith("fault")
