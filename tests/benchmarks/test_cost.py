@@ -7,14 +7,9 @@ earlier tokens than stated, or if the script no longer runs to the end.
 """
 
 import math
-import os
-import signal
-import sys
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scripts import load_scripts
@@ -23,7 +18,6 @@ cost, steps = load_scripts("benchmarks", "cost", "cost_steps")
 
 FACTORS = st.lists(st.floats(0.1, 50), min_size=1, max_size=6).map(lambda rest: [1.0, *rest])
 ROUNDS = st.integers(1, 7)
-FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -117,44 +111,9 @@ def test_each_repetition_decodes_a_token_with_the_stated_number_of_tokens(attent
     assert seen == [(1, 11)] * 3
 
 
-class Divided:
-    """A process of a script as `subprocess.Popen` starts it, forked from this one, with its torch.
-
-    Most of the time of a worker is its import of torch.
-    """
-
-    def __init__(self, command, **_):
-        (its_input, writes), (reads, its_output) = os.pipe(), os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.dup2(its_input, 0)
-            sys.stdin, sys.stdout = open(0), open(its_output, "w")  # noqa: SIM115
-            torch.set_num_threads(1)
-            steps.main(*command[2:])
-            sys.stdout.flush()
-            os._exit(0)
-        os.close(its_input)
-        os.close(its_output)
-        self.stdin, self.stdout = open(writes, "w"), open(reads)  # noqa: SIM115
-
-    def kill(self):
-        os.kill(self.pid, signal.SIGKILL)
-
-    def communicate(self):
-        self.stdin.close()
-        self.stdout.close()
-        os.waitpid(self.pid, 0)
-
-
-@pytest.fixture
-def divided(monkeypatch):
-    monkeypatch.setattr(steps, "subprocess", SimpleNamespace(Popen=Divided, PIPE=None))
-
-
-@pytest.mark.slow  # a process that imports torch
-def test_a_process_that_is_killed_is_a_failure_with_its_status():
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_a_failure_with_its_status(forking):
     worker = steps.Worker("decode", "none", "softmax")
-    assert worker.measure(4)["seconds"] > 0
     worker._process.kill()
     worker._process.wait()
     assert worker.measure(8) is None
@@ -163,8 +122,7 @@ def test_a_process_that_is_killed_is_a_failure_with_its_status():
 
 
 @pytest.mark.slow
-@FORKS
-def test_an_encoding_that_cannot_be_built_is_named_in_one_line(capsys, divided):
+def test_an_encoding_that_cannot_be_built_is_named_in_one_line(capsys, forking):
     words = ["--encodings", "rotary(foo=1)", "--lengths", "16", "--no-linear", "--rounds", "1"]
     with pytest.raises(SystemExit) as ended:
         cost.main(words)
@@ -175,9 +133,8 @@ def test_an_encoding_that_cannot_be_built_is_named_in_one_line(capsys, divided):
 
 
 @pytest.mark.slow
-@FORKS
 def test_the_script_runs_to_the_end_and_says_which_encoding_failed(
-    run_script, tmp_path, capsys, divided
+    run_script, tmp_path, capsys, forking
 ):
     words = ["--encodings", "none,learned(max_positions=20)", "--lengths", "16,24"]
     results = run_script(cost, *words, "--no-linear", "--rounds", "2")

@@ -1,4 +1,4 @@
-"""Starts `python -m MODULE` by dividing this process, which has torch; importing it takes 3 s.
+"""Starts `python -m MODULE` or `python SCRIPT.py` as a fork of this process, which has torch.
 
 The process has all that a start gives: its files, session, signals, environment and words, and no
 encoding, thread or ending of the tests. It computes with one thread: several survive no fork. Its
@@ -30,7 +30,7 @@ class Forking(subprocess.Popen):
     """Takes the place of `subprocess.Popen`, also in the processes that it starts."""
 
     def __init__(self, words, *, env=None, preexec_fn=None, **others):
-        if words[0] == sys.executable and "-m" in words:
+        if words[0] == sys.executable and ("-m" in words or words[1].endswith(".py")):
             preexec_fn = partial(_become, list(map(str, words)), env, preexec_fn)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # there may be other threads
@@ -54,7 +54,10 @@ def _become(words, env, before):
         if before is not None:
             before()
         _be_new(words, env)
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        if "-m" in words:
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as ending:
         status = ending.code or 0
     except BaseException:
@@ -96,5 +99,5 @@ def _be_new(words, env):
     outside._imported.clear()
     if folder := os.environ.get("FORKED"):
         Path(folder, str(os.getpid())).write_text("\0".join(words), encoding="utf-8")
-    sys.argv = words[words.index("-m") + 1 :]
+    sys.argv = words[words.index("-m") + 1 if "-m" in words else 1 :]
     sys.modules.pop(sys.argv[0], None)  # it runs again, as __main__
