@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 
 from ropewalk.encodings import REGISTRY, outside
+from ropewalk.lab.training import process_group
 
 KNOWN = dict(REGISTRY)
 
@@ -97,6 +98,7 @@ def _be_new(words, env):
     REGISTRY.clear()
     REGISTRY.update(KNOWN)
     outside._imported.clear()
+    process_group._PARENT = os.getppid()
     if folder := os.environ.get("FORKED"):
         Path(folder, str(os.getpid())).write_text("\0".join(words), encoding="utf-8")
     sys.argv = words[words.index("-m") + 1 if "-m" in words else 1 :]

@@ -1,27 +1,24 @@
 """Run a function of this folder in several processes, as torchrun starts them.
 
-One process imports torch, which takes seconds, and divides itself into those of the group.
+They are forks of this process, since an import of torch takes seconds.
 """
 
 import faulthandler
 import importlib
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-HERE = Path(__file__).parent
-# torch's compiler reads .grad of parameters that FSDP divides.
-WARNINGS = ("-W", "error", "-W", "ignore:The .grad attribute")
+from forking import Forking
+
 #: Seconds after which processes that wait for each other show where, and end.
-PATIENCE = 400
-SHARED = ("pydantic", "torch.distributed.checkpoint.state_dict_saver", "torch.distributed.fsdp")
+PATIENCE = 300
 
 
 @dataclass
@@ -41,27 +38,26 @@ def free_port():
 
 def ends(world, name, *arguments):
     """Call `module:function` with arguments that JSON can express, in `world` processes."""
-    env = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "WORLD_SIZE": str(world),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
-    }
-    with TemporaryDirectory() as folder:
-        words = [sys.executable, *WARNINGS, __file__, folder, name, json.dumps(arguments)]
-        process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, start_new_session=True)
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env |= {"WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
+    with TemporaryDirectory() as temporary:
+        folder, processes = Path(temporary), []
+        words = [sys.executable, __file__, temporary, name, json.dumps(arguments)]
         try:
-            statuses = json.loads(process.communicate(timeout=PATIENCE + 100)[0].splitlines()[-1])
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
+            for rank in map(str, range(world)):
+                with (folder / f"{rank}.err").open("wb") as errors:
+                    own = {**env, "RANK": rank, "LOCAL_RANK": rank}
+                    processes.append(Forking(words, env=own, stderr=errors))
+            statuses = [process.wait(PATIENCE + 100) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
         ended = []
         for rank, status in enumerate(statuses):
-            path = Path(folder, f"{rank}.json")
+            path = folder / f"{rank}.json"
             returned = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-            error = Path(folder, f"{rank}.err").read_text(encoding="utf-8")
+            error = (folder / f"{rank}.err").read_text(encoding="utf-8")
             ended.append(Ended(status, error, returned))
     return ended
 
@@ -94,23 +90,13 @@ def each(*calls):
 
 
 def main(folder, name, arguments):
-    for module in SHARED:
-        importlib.import_module(module)
-    # Now, since another program may take a port that is free before torch is imported.
-    os.environ["MASTER_PORT"] = str(free_port())
-    children = []
-    for rank in range(int(os.environ["WORLD_SIZE"])):
-        child = os.fork()
-        if child == 0:
-            os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            with Path(folder, f"{rank}.err").open("wb") as errors:
-                os.dup2(errors.fileno(), 2)
-            faulthandler.dump_traceback_later(PATIENCE, exit=True)
-            returned = call(name, *json.loads(arguments))
-            Path(folder, f"{rank}.json").write_text(json.dumps(returned), encoding="utf-8")
-            return
-        children.append(child)
-    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]))
+    warnings.simplefilter("error")
+    # torch's compiler reads .grad of parameters that FSDP divides.
+    warnings.filterwarnings("ignore", "The .grad attribute")
+    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=sys.stderr)
+    returned = call(name, *json.loads(arguments))
+    path = Path(folder, f"{os.environ['RANK']}.json")
+    path.write_text(json.dumps(returned), encoding="utf-8")
 
 
 if __name__ == "__main__":
