@@ -1,18 +1,12 @@
-"""Folders of a run's cells (one encoding with one seed each), and their translations.
-
-What starts a cell reads its name alone, so the config, which needs torch, is imported on use.
-"""
+"""Folders of a run's cells (one encoding with one seed each), and their translations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ropewalk.files import MOST_DATA_BYTES, read_text, write_bytes
-
-if TYPE_CHECKING:
-    from ropewalk.lab.config import Config, Settings
+from ropewalk.lab.config import DECODING_FIELDS, Config, Settings, described, slug
 
 
 @dataclass(frozen=True)
@@ -25,14 +19,10 @@ class Cell:
 
     def folder(self, run: Path) -> Path:
         """Return the folder of this cell in a run folder."""
-        from ropewalk.lab.config import DECODING_FIELDS, described, slug
-
         trained = tuple(each for each in self.settings if each[0] not in DECODING_FIELDS)
         return run / "cells" / slug(self.encoding) / slug(described(trained)) / f"seed-{self.seed}"
 
     def __str__(self) -> str:
-        from ropewalk.lab.config import described
-
         own = [described(self.settings)] if self.settings else []
         return ", ".join([self.encoding, *own, f"seed {self.seed}"])
 

@@ -23,6 +23,8 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
+import torch
+
 from ropewalk.lab.stopping import STOP_SIGNALS
 
 X = TypeVar("X")
@@ -48,8 +50,6 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
     this function returns or raises (after Ctrl-C too), and when this process is killed. Raises
     MemoryError if the system kills one, and RuntimeError if one ends in another way.
     """
-    import torch  # not needed by what reads the settings of malloc above
-
     count = min(torch.get_num_threads(), len(items))
     in_main = threading.current_thread() is threading.main_thread()
     is_daemon = multiprocessing.current_process().daemon
@@ -101,8 +101,6 @@ def _end_of(helpers: Iterable[BaseProcess]) -> Exception:
 
 def _begin(work: Callable[[X], Y], items: Sequence[X]) -> None:
     """Prepare a forked process for work."""
-    import torch
-
     global _task
     _task = work, items
     for number in STOP_SIGNALS:  # the parent ends this process, by SIGTERM or SIGKILL

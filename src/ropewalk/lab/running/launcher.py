@@ -16,13 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ropewalk.lab.cells import Cell
+from ropewalk.lab.config import Goal
 from ropewalk.lab.decoding.processes import LARGEST_ON_HEAP, MOST_KEPT
-
-if TYPE_CHECKING:
-    from ropewalk.lab.config import Goal  # needs torch, which a cluster's job that waits does not
 
 STOP_WITH_PARENT = "--stop-at-eof"
 # glibc otherwise returns freed memory to the system and takes it again within every training step:
