@@ -6,6 +6,7 @@ if it was refused, and AssertionError if something unsound was accepted.
 
 from __future__ import annotations
 
+import inspect
 import random
 import tempfile
 import warnings
@@ -18,9 +19,9 @@ from typing import NamedTuple
 import torch
 from config_mutations import read_config
 from corpus_inputs import gzipped, lines, running_text, sides, table
-from encoding_texts import encoding_text
 from tiny_tasks import config_of, translation_config
 
+from ropewalk.encodings import REGISTRY
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import Corpus, load_corpus
 from ropewalk.lab.data.texts import load_texts
@@ -35,6 +36,24 @@ from ropewalk.model import Transformer
 VOCABULARY = 12
 MODERATE = 1e3  # larger weights may overflow in a model
 BETWEEN_SIDES = b"\n=====\n"  # of two files, in one input
+# Texts of encodings, as on the command line, and what their arguments may be changed to.
+ENCODINGS = [
+    "rotary(theta=1e6)",
+    "learned(max_positions=40)+t5",
+    "rotary(rule=yarn,factor=4,original_length=64)",
+    "rotary(rule=longrope,short_factor=[1,1,1,1],long_factor=[2,2,2,2],original_length=8)",
+    "rotary(pairing=interleaved,rotary_dim=4)",
+    "xpos(both_ways=rotary)",
+    "alibi+none",
+    "tupe(relative=True,max_positions=8)",
+    "rotary(cross=True)",
+]
+KEYS = ["rule", "factor", "theta", "pairing", "rotary_dim", "original_length", "cross", "learned"]
+NUMBERS = "0 1 2 3 4 8 16 64 -1 0.5 1.5 -0.0 1e-9 1e6 1e300 1e309 5e-324 2**40 1j 0x10 nan inf"
+NAMES = "half yarn linear llama3 rotary alibi power head layer ntk dynamic proportional longrope x"
+OTHERS = ["True", "False", "None", "[1,2]", "[]", "[1.0,1,1,1]", "(1,)", "{}", "'x'", "b'a'", "..."]
+HUGE = [str(2**31), str(2**63), "9" * 500, "[" * 90 + "]" * 90, "-" * 300 + "1", "'\\ud800'", "1if"]
+VALUES = [*NUMBERS.split(), *NAMES.split(), *OTHERS, *HUGE]
 
 
 class Target(NamedTuple):
@@ -42,6 +61,23 @@ class Target(NamedTuple):
 
     make: Callable[[random.Random], bytes]
     read: Callable[[bytes, Path], None]
+
+
+def encoding_text(draw: random.Random) -> bytes:
+    """Draw an encoding's text: existing names with possible arguments."""
+    if draw.random() < 0.2:
+        return draw.choice(ENCODINGS).encode()
+    count = draw.choice((1, 1, 1, 2, 3))
+    return "+".join(_call(draw) for _ in range(count)).encode("utf-8", "surrogatepass")
+
+
+def _call(draw: random.Random) -> str:
+    name = draw.choice(sorted(REGISTRY))
+    known = [each for each in inspect.signature(REGISTRY[name]).parameters if each != "shape"]
+    names = draw.sample([*known, *KEYS], draw.choice((0, 1, 1, 2, 3)))
+    if not names:
+        return name
+    return f"{name}({','.join(f'{each}={draw.choice(VALUES)}' for each in names)})"
 
 
 def read_encoding(data: bytes, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Training: what is resumed is what was interrupted, and cells differ in the encoding alone.
 
-These fail if a resumed run differs in one bit from an uninterrupted one, or if an encoding shifts
-another's parameters, batches or dropout.
+These fail if a resumed run differs in one bit from an uninterrupted one, if an encoding shifts
+another's parameters, batches or dropout, or if losses are not those that were recorded once.
 """
 
 import math
@@ -15,6 +15,25 @@ from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.training.checkpoints import snapshots
 from ropewalk.lab.training.trainer import Trainer, learning_rate
+
+# Losses before other tasks were added: same splits, config and seed.
+GOLDEN = {
+    "rotary": (
+        [
+            *(3.6631, 3.6643, 3.7951, 3.5054, 3.1301, 3.4862, 3.1782),
+            *(3.1037, 3.3462, 3.2743, 3.3599, 3.1913, 3.012, 3.1665),
+        ],
+        [3.43729, 3.26541, 3.22347],
+    ),
+    # Since its rows have the initial scale of the word embeddings.
+    "learned": (
+        [
+            *(3.4283, 3.5998, 3.4893, 3.6137, 3.1534, 3.5641, 3.143),
+            *(3.0562, 3.2961, 3.3953, 3.5457, 3.1784, 3.0861, 3.2931),
+        ],
+        [3.39548, 3.31183, 3.29026],
+    ),
+}
 
 
 def trainer(folder, encoding="rotary", **fields):
@@ -124,3 +143,11 @@ def test_learning_rate_warms_up_and_falls():
     # Vaswani et al. 2017, eq. 3, at its peak.
     assert learning_rate(noam, 4000, 10**6) == pytest.approx(512**-0.5 * 4000**-0.5)
     assert learning_rate(noam, 16000, 10**6) == pytest.approx(512**-0.5 * 16000**-0.5)
+
+
+@pytest.mark.parametrize("encoding", GOLDEN)
+def test_translation_gives_the_losses_that_it_gave(tmp_path, encoding):
+    record = trainer(tmp_path, encoding).run()
+    training, validation = GOLDEN[encoding]
+    assert [p["loss"] for p in record.training] == pytest.approx(training, abs=2e-3)
+    assert [p["loss"] for p in record.validation] == pytest.approx(validation, abs=2e-3)
