@@ -94,29 +94,33 @@ def check(case, tmp_path, *, each_tensor=False):
     def distances(model):
         """Return how far logits are off with the new pairing, and with the old one."""
         if by_config:  # the code of this family reads both pairings
-            new = logits(model)
-            model.config.rope_interleave = not model.config.rope_interleave
-            return distance(new, expected), distance(logits(model), expected)
-        with rotating(model, to):
-            new = logits(model)
-        return distance(new, expected), distance(logits(model), expected)
+            both = []
+            for _ in range(2):
+                both.append(logits(model))
+                model.config.rope_interleave = not model.config.rope_interleave
+        else:
+            with rotating(model, to):
+                both = [logits(model)]
+            both.append(logits(model))
+        return [distance(each, expected) for each in both]
 
-    expected = logits(loaded(kind, tmp_path / "in"))
+    first, second = (loaded(kind, tmp_path / name) for name in ("in", "out"))
+    expected = logits(first)
     close = LESS_CLOSE.get(model_type, CLOSE)
-    new, old = distances(loaded(kind, tmp_path / "out"))
+    new, old = distances(second)
     assert new < close
     assert old > 0.02
     if each_tensor:
-        original = text_parameters(loaded(kind, tmp_path / "in"))
+        original, parameters = text_parameters(first), text_parameters(second)
         for what in {tensor.what for tensor in conversion.tensors}:
-            model = loaded(kind, tmp_path / "out")
-            parameters = text_parameters(model)
+            names = [f"{t.layer}.{what}" for t in conversion.tensors if t.what == what]
+            converted = [parameters[name].detach().clone() for name in names]
             with torch.no_grad():
-                for tensor in conversion.tensors:
-                    if tensor.what == what:
-                        name = f"{tensor.layer}.{what}"
-                        parameters[name].copy_(original[name])
-            assert distances(model)[0] > 100 * close, what
+                for name in names:
+                    parameters[name].copy_(original[name])
+                assert distances(second)[0] > 100 * close, what
+                for name, tensor in zip(names, converted, strict=True):
+                    parameters[name].copy_(tensor)
 
 
 @pytest.mark.parametrize("case", USUAL)
