@@ -93,5 +93,6 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path, monkeypatch, forkin
     fewer = [word.replace("examples=400", "examples=150") for word in kills.WORDS]
     monkeypatch.setattr(kills, "WORDS", fewer)
     wanted, seconds = kills.uninterrupted(tmp_path)
+    # This seed draws kills while cells train.
     counts = kills.trial(tmp_path, kills=2, seed=656, wanted=wanted, seconds=seconds)
     assert sum(counts[f"{who} {by.name}"] for who, by in kills.KINDS) == 2
