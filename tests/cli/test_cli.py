@@ -143,7 +143,6 @@ def test_compare_fills_the_run_folder(run):
     assert any("test has 15 pairs" in note for note in results["corpus"]["notes"])
 
 
-@pytest.mark.slow
 def test_what_is_finished_is_not_done_again(run, command, monkeypatch, forking):
     folder, words, _ = run
     cell = folder / "cells" / "rotary" / "seed-1"

@@ -32,8 +32,8 @@ LEARN = "parallel_training:learn"
 FIELDS = {"encodings": "rotary", "accumulate": 2, "epochs": 1.4}
 WAYS = {parallel: {**FIELDS, "parallel": parallel} for parallel in ("ddp", "fsdp")}
 RESUMED = {"dropout": {"dropout": 0.1}, "bfloat16": {"precision": "bfloat16"}}
-#: One batch for each epoch, so that each graph is compiled for one shape.
-ONE_SHAPE = {"batch_tokens": 4096, "accumulate": 1, "epochs": 2}
+#: One batch for each epoch, so that graphs are compiled for one shape; validated at the end.
+ONE_SHAPE = {"batch_tokens": 4096, "accumulate": 1, "epochs": 3, "validations": 1}
 #: FIRE has parameters of one number, which cannot be divided.
 FIRE = {**FIELDS, "encodings": "fire(length=4)", "epochs": 1, "learning_rate": 0.01}
 #: Without parameters, so that their models are divided as that of "rotary".
@@ -79,7 +79,7 @@ def of_two(folder):
     for way, fields in WAYS.items():
         calls[way, "whole"] = training(f"two-{way}", fields)
         compiled = {**fields, **ONE_SHAPE, "compile": True}
-        calls[way, "compiled"] = training(f"compiled-{way}", compiled)
+        calls[way, "compiled"] = training(f"compiled-{way}", compiled, 2)
         for kind, more in RESUMED.items():
             calls[way, kind, "whole"] = training(f"{kind}-{way}", {**fields, **more})
             calls[way, kind, "stopped"] = training(f"parts-{kind}-{way}", {**fields, **more}, 3)
@@ -202,10 +202,13 @@ def test_single_numbers_are_trained_with_fsdp(folder, of_four, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_a_compiled_model_has_the_same_losses(folder, of_two, way, tmp_path):
+def test_a_compiled_model_has_the_same_losses_and_goes_on_uncompiled(folder, of_two, way, tmp_path):
     plain = learn(tmp_path, {**WAYS[way], **ONE_SHAPE})
-    assert of_two[way, "compiled"][0]["losses"] == pytest.approx(plain["losses"], abs=1e-5)
-    assert weights(folder / f"compiled-{way}").keys() == weights(tmp_path).keys()
+    resumed = learn(folder / f"compiled-{way}", {**WAYS[way], **ONE_SHAPE})
+    assert resumed["began"] == 2
+    losses = of_two[way, "compiled"][0]["losses"] + resumed["losses"]
+    assert losses == pytest.approx(plain["losses"], abs=1e-5)
+    assert_same_weights(folder / f"compiled-{way}", tmp_path, atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow
