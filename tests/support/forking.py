@@ -1,8 +1,9 @@
 """Starts `python -m MODULE` or `python SCRIPT.py` as a fork of this process, which has torch.
 
-The process has all that a start gives: its files, session, signals, environment and words, and no
-encoding, thread or ending of the tests. It computes with one thread: several survive no fork. Its
-words are in a file of the folder `FORKED`, if that is set: /proc shows those of the tests.
+The process has what a start gives: files, session, signals, environment and arguments of its own.
+It has none of the tests' encodings, threads and functions at exit. It computes with one thread,
+since others do not survive a fork. /proc shows the arguments of the tests, so its own are written
+to a file of the folder `FORKED`, if that is set.
 """
 
 import atexit

@@ -183,7 +183,7 @@ class Trainer:
         record = self.record
         # Only dropout uses the global generator: its masks depend on seed and step alone.
         draw = self.seed * 1_000_003 + record.step
-        if self.device.type == "cpu":  # the other function notes the stack for absent devices
+        if self.device.type == "cpu":  # manual_seed formats a stack for each absent device
             torch.default_generator.manual_seed(draw)
         else:
             torch.manual_seed(draw)
