@@ -71,6 +71,20 @@ def forking(monkeypatch, tmp_path_factory):
 
 
 @pytest.fixture
+def traps(monkeypatch, tmp_path_factory):
+    """Work in a folder of modules; fails if a process imports one of them."""
+    folder = tmp_path_factory.mktemp("traps")
+    for name in ("struct", "random", "yaml", "torch", "sitecustomize", "ropewalk/__init__"):
+        path = folder / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("open(f'{__file__}.ran', 'w').close()\nraise ImportError(__file__)\n")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.chdir(folder)
+    yield
+    assert not list(folder.rglob("*.ran"))
+
+
+@pytest.fixture
 def command(monkeypatch, capfd):
     """Run `ropewalk WORDS` in this process: its status, standard output and standard error."""
     from ropewalk.cli import run_command  # needs the extra lab, which not every test has

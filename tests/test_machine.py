@@ -1,10 +1,12 @@
 """Devices by their names, and the peak memory of a process.
 
-These fail when a name is taken that torch knows and nothing can be computed on, when the message
-runs on with torch's own list of backends, or when a process counts the memory of its parent.
+These fail when a name is taken that torch knows and nothing can be computed on, when a message runs
+on with torch's own list of backends, when a process counts the memory of its parent, or when asking
+for the commit runs a program that a repository around the package names.
 """
 
 import re
+import shlex
 import subprocess
 import sys
 
@@ -48,6 +50,18 @@ def test_peak_memory_is_that_of_the_process_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**22 < int(done.stdout) < peak_memory(torch.device("cpu")) - len(held) // 2
+
+
+def test_no_program_of_a_repository_around_the_package_runs(tmp_path, monkeypatch):
+    package, ran = tmp_path / "package", tmp_path / "ran"
+    package.mkdir()
+    (package / "machine.py").touch()
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a"]
+    for words in ("init -q", "add .", "commit -qm first", f"config core.fsmonitor 'touch {ran};:'"):
+        subprocess.run([*git, *shlex.split(words)], check=True)
+    monkeypatch.setattr(machine, "__file__", str(package / "machine.py"))
+    assert len(machine.commit()) == 40
+    assert not ran.exists()
 
 
 def test_what_does_not_fit_is_refused_with_the_first_way_out_that_does(monkeypatch):

@@ -137,7 +137,9 @@ def commit() -> str | None:
 
     def git(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         package = str(Path(__file__).parent)
-        command = ["git", "-C", package, *words]
+        # A folder around the package may be anyone's repository, and name programs in its config.
+        safe = ["--no-optional-locks", "-c", "core.fsmonitor=false"]
+        command = ["git", *safe, "-C", package, *words]
         return subprocess.run(command, capture_output=True, text=True, check=check)
 
     try:

@@ -1,6 +1,7 @@
-"""A process that ends ignores the signals that it handled before.
+"""A process imports nothing from where it works, and ends deaf to the signals that it handled.
 
-Fails if a signal that arrives at exit prints a traceback or changes the exit status.
+Fails if a child of a command runs a file of the working directory because it has a module's name,
+or if a signal that arrives at exit prints a traceback or changes the exit status.
 """
 
 import os
@@ -29,6 +30,13 @@ def test_a_signal_at_exit_changes_nothing(name):
     words = [sys.executable, "-c", AT_EXIT, str(int(getattr(signal, name)))]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "after it\n", "")
+
+
+def test_children_do_not_import_from_the_working_directory(traps):
+    code = "import subprocess, sys; from ropewalk.lab.stopping import end_with\n"
+    code += "child = [sys.executable, '-c', 'import struct, random, yaml']\n"
+    code += "end_with(lambda: subprocess.call(child))"
+    assert subprocess.run([sys.executable, "-P", "-c", code], timeout=60).returncode == 0
 
 
 def test_an_interruption_is_collected_and_the_handler_put_back():

@@ -1,4 +1,4 @@
-"""How a training, a cell and a command are asked to stop, and how their processes end.
+"""How a training, a cell and a command are asked to stop, and how their processes run and end.
 
 A training finishes its step and saves first. A command ends once per Ctrl-C, even if imported code
 left threads running.
@@ -54,6 +54,10 @@ STOP_SIGNALS = [
 INTERRUPTED = 130  # stopped by a signal after saving, or lost; the cell may start again
 BUSY = 75  # another process works on the cell
 
+#: An environment in which Python does not import from the working directory, as by `python -P`,
+#: but also in the processes that a process starts, such as those of compilers and of launchers.
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+
 AT_ONCE = 2.0  # seconds in which several signals count as one
 
 _interrupted_at = float("-inf")
@@ -71,11 +75,12 @@ def interrupt_once(number: int, frame: FrameType | None) -> None:
 
 
 def end_with(work: Callable[[], int | None]) -> NoReturn:
-    """Run `work` and exit with the status that it returns.
+    """Run `work` in `SAFE_PATH`, and exit with the status that it returns.
 
     At exit Python waits for every non-daemon thread, even after Ctrl-C. Threads that imported code
     started must not keep the process alive.
     """
+    os.environ.update(SAFE_PATH)
     try:
         status = work() or 0
     except SystemExit as ending:

@@ -1,8 +1,8 @@
 """Launchers and their arguments, and one comparison under several of them, with processes.
 
 These fail if a mistake in arguments is accepted or not explained, if bits depend on what starts a
-cell, if a kill of the command or of a job loses work, or if a run that one launcher began cannot be
-continued by another.
+cell, if a kill of the command or of a job loses work, if a run that one launcher began cannot be
+continued by another, or if a cell runs a file of the working directory.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from cells_here import prepare_here, run_cells_here
 
 from ropewalk.files import read_json
+from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.running.events import read_session
+from ropewalk.lab.running.launcher import Start, WorkerProcess
 from ropewalk.lab.running.launcher_arguments import RAY, SLURM, make_launcher, read_arguments
 from ropewalk.lab.running.lease import owned
 from ropewalk.lab.running.status import list_runs, read_status
@@ -117,7 +120,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.slow
 def test_begun_here_killed_continued_by_submitit_and_finished_by_ray(
-    uninterrupted, tmp_path, forking
+    uninterrupted, tmp_path, forking, traps
 ):
     pytest.importorskip("submitit", reason="submitit is not installed")
     pytest.importorskip("ray", reason="ray is not installed")
@@ -162,6 +165,12 @@ def test_a_preempted_job_saves_and_goes_on(uninterrupted, tmp_path, forking):
     assert warned
     assert trained(run) == 2
     assert_same_bits(run, uninterrupted)
+
+
+def test_a_cell_imports_nothing_from_the_working_directory(traps, monkeypatch):
+    child = [sys.executable, "-c", "import struct, random, yaml"]
+    monkeypatch.setattr(Start, "words", lambda *_: child)
+    assert WorkerProcess(Start(Path("run"), Cell("none", 1), "scored", 1, "a")).end(60).code == 0
 
 
 def sessions(run):

@@ -34,7 +34,7 @@ CONFIG = make_config(settings={**TINY_COPY, **OWN})
 
 
 @pytest.mark.slow  # two processes that import torch, one after the other
-def test_a_cell_that_submitit_runs_is_the_same_as_one_run_here(tmp_path, monkeypatch):
+def test_a_cell_that_submitit_runs_is_the_same_as_one_run_here(tmp_path, monkeypatch, traps):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     here, there, told = tmp_path / "here", tmp_path / "there", []
     prepare_here(CONFIG, there)

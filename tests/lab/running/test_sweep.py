@@ -44,7 +44,7 @@ def test_points_are_every_combination_once(sweep):
 def test_a_point_survives_the_command_line_of_a_cell(sweep):
     point = points(sweep, sweep)[-1]
     words = Start(Path("run"), Cell("rotary", 1, point), "scored", 1, "a").words()
-    assert tuple(_arguments(words[4:]).settings.items()) == point
+    assert tuple(_arguments(words[3:]).settings.items()) == point
 
 
 @given(sweep=sweeps, seed=st.integers(0, 3))

@@ -212,15 +212,18 @@ def test_a_compiled_model_has_the_same_losses_and_goes_on_uncompiled(folder, of_
 
 
 @pytest.mark.slow
-def test_the_command_under_torchrun_gives_the_model_of_one_process(tmp_path, command, monkeypatch):
+def test_the_command_under_torchrun_gives_the_model_of_one_process(
+    tmp_path, command, monkeypatch, traps
+):
     fields = "examples=120 train_length=4 length_multiples=1 test_examples=4 width=16 heads=2"
     fields += " layers=1 feed_forward=32 dropout=0 device=cpu precision=float32 epochs=1"
     words = ["train", "--task", "copy", *fields.split(), "--out"]
     monkeypatch.setattr(scheduler, "run_cells", run_cells_here)
     status, out, err = command(*words, tmp_path / "one")
     assert status == 0, err
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    torchrun += ["--master-port", str(free_port()), "-m", "ropewalk.cli"]
+    python = [sys.executable, "-P", "-m"]
+    torchrun = [*python, "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    torchrun += [str(free_port()), "--no-python", *python, "ropewalk.cli"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [*torchrun, *words, tmp_path / "two"], env=env, capture_output=True, text=True

@@ -21,6 +21,7 @@ from typing import Protocol
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Goal
 from ropewalk.lab.decoding.processes import LARGEST_ON_HEAP, MOST_KEPT
+from ropewalk.lab.stopping import SAFE_PATH
 
 STOP_WITH_PARENT = "--stop-at-eof"
 # glibc otherwise returns freed memory to the system and takes it again within every training step:
@@ -48,8 +49,7 @@ class Start:
 
     def words(self, job: str = "") -> list[str]:
         """Return the command of the cell's process."""
-        # -P: do not import from the working directory.
-        words = [sys.executable, "-P", "-m", "ropewalk.lab.running.worker", str(self.run)]
+        words = [sys.executable, "-m", "ropewalk.lab.running.worker", str(self.run)]
         words += [self.cell.encoding, str(self.cell.seed), "--goal", self.goal]
         words += ["--settings", json.dumps(dict(self.cell.settings)), "--attempt", self.attempt]
         return [*words, "--dead", self.dead, "--job", job, STOP_WITH_PARENT]
@@ -82,6 +82,7 @@ class WorkerProcess:
             env={
                 **KEEP_MEMORY,
                 **os.environ,
+                **SAFE_PATH,
                 "OMP_NUM_THREADS": str(start.threads),
                 "TOKENIZERS_PARALLELISM": "false",
             },

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,14 @@ def run_cell(start: Start) -> End:
         process.stop()
         end = process.end(_SAVES_WITHIN)
     return end or End(1)
+
+
+class SafeConfig(ray.job_config.JobConfig):
+    """What Ray tells its workers, without the working directory: they would import from it."""
+
+    def _serialize(self) -> str:
+        self._py_driver_sys_path = [x for x in self._py_driver_sys_path if x in sys.path]
+        return super()._serialize()
 
 
 class RayJob:
@@ -104,6 +113,8 @@ class RayLauncher:
             return
         address = self._address()
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        if not address.startswith("ray://"):  # a server that has its own
+            own["job_config"] = SafeConfig()
         try:
             ray.init(
                 address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own

@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import submitit
-from submitit.core.utils import DelayedSubmission, FailedJobError, FailedSubmissionError
+from submitit.core.utils import (
+    DelayedSubmission,
+    FailedJobError,
+    FailedSubmissionError,
+    environment_variables,
+)
 
 from ropewalk.checks import shown
 from ropewalk.lab.running.launcher import End, Job, Start, WorkerProcess
-from ropewalk.lab.stopping import INTERRUPTED
+from ropewalk.lab.stopping import INTERRUPTED, SAFE_PATH
 
 LOGS = "launcher"  # of the run's folder
 _DAY = 24 * 60
@@ -168,7 +173,8 @@ class SlurmLauncher:
         jobs: list[Any] = []
         try:
             # submitit repeats what sbatch says, which is in the message.
-            with redirect_stderr(StringIO()), executor.batch():
+            quiet = redirect_stderr(StringIO())
+            with quiet, environment_variables(**SAFE_PATH), executor.batch():
                 jobs += [executor.submit(CellJob(start)) for start in starts]
         except (FailedJobError, FailedSubmissionError) as error:
             said = " ".join(str(error).split())
