@@ -93,9 +93,10 @@ def test_every_cell_runs_once_and_no_more_together_than_may(tmp_path, at_once):
 def test_what_others_work_on_comes_again_and_what_fails_is_named(tmp_path):
     first, second = CELLS[:2]
     plan = {first: [End(BUSY), End(BUSY)], second: [End(1, ("Traceback", "KeyError: x"))]}
-    launcher = PlannedLauncher(plan)
-    found = schedule(launcher, tmp_path)
+    launcher, told = PlannedLauncher(plan), []
+    found = schedule(launcher, tmp_path, watch=lambda *event: told.append(event))
     assert launcher.started.count(first) == 3
+    assert told.count((first, {"phase": "another command is running it"})) == 1
     assert all(launcher.started.count(cell) == 1 for cell in CELLS[1:])
     assert found.failures == ["rotary, seed 1: Traceback\nKeyError: x"]
 

@@ -123,11 +123,15 @@ class Scheduler:
             return True
         if not self._sightings.is_held(cell.folder(self._run)):
             return False
-        self._asked[cell] = now
+        self._leave(cell)
+        return True
+
+    def _leave(self, cell: Cell) -> None:
+        """Leave a cell to the command that is running it, for a while; report it once."""
+        self._asked[cell] = time.monotonic()
         if cell not in self._told:
             self._told.add(cell)
             self._watch(cell, {"phase": "another command is running it"})
-        return True
 
     def _look(self) -> None:
         """Forward new events, and take away cells that have ended."""
@@ -143,7 +147,7 @@ class Scheduler:
 
     def _finish(self, cell: Cell, running: _Running, end: End) -> None:
         if end.code == BUSY:
-            self._asked[cell] = time.monotonic()
+            self._leave(cell)
             self._waiting.append(cell)
             return
         # On this machine, only a person interrupts a cell; a cluster does it by itself.
