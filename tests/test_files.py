@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import Mock
 
 import pytest
@@ -53,6 +55,22 @@ def test_what_is_no_regular_file(tmp_path):
 def test_a_file_system_that_says_no(monkeypatch):
     monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
     refused("a", "a: no permission to read it")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no such permissions")
+def test_a_folder_of_another_user_is_named_with_the_way_out():
+    """Fails if it is a raw error of the system, or one after an hour of work."""
+    before = os.geteuid()
+    with TemporaryDirectory() as top:
+        os.chmod(top, 0o555)
+        try:
+            os.seteuid(before or 65534)  # no permission counts for root
+            for folder in (Path(top), Path(top, "a")):
+                said = f"{folder} must be a folder that this user can read and write; give"
+                with pytest.raises(ValueError, match=said), locked(folder):
+                    pass
+        finally:
+            os.seteuid(before)
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,21 @@ LOCK_PATIENCE = 0.2  # seconds; a process that only looks holds the lock for muc
 _MADE_AGAIN = "the same ropewalk compare or train, on the same folder, makes it again"
 #: What to do about a damaged file of a run.
 WAY_OUT = f"delete it, and {_MADE_AGAIN}"
+_KEEP = "do not delete it: give this user the permission to read it, or restore it from a copy"
 
 #: The content of a JSON file: plain data by name.
 Facts = dict[str, Any]
+
+
+class NotReadError(ValueError):
+    """A file that was not read, though nothing says that it is damaged."""
+
+
+def way_out(path: Path, error: ValueError) -> str:
+    """Return what to do about a file of a run that was not read: only a damaged one is deleted."""
+    if not isinstance(error, NotReadError):
+        return WAY_OUT
+    return _KEEP if os.path.lexists(path) else _MADE_AGAIN
 
 
 def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
@@ -50,7 +62,7 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     """Return the content of a regular file of at most `most_bytes`.
 
     A pipe, a device or a folder is an error before its first byte is read, without waiting. Raises
-    ValueError that names the file and the reason: it is missing, not readable by this user, not a
+    NotReadError that names the file and the reason: it is missing, not readable by this user, not a
     regular file, or too large.
     """
     with open_regular(path) as file:
@@ -58,7 +70,7 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
         content = file.read(most_bytes + 1) if stated <= most_bytes else b""
         size = max(stated, len(content))
         if size > most_bytes:
-            raise ValueError(
+            raise NotReadError(
                 f"{shown_path(path)}: {size:,} bytes, but at most {most_bytes:,} are allowed"
             )
     return content
@@ -67,7 +79,7 @@ def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading; symlinks are followed.
 
-    Raises ValueError that names the file and the reason.
+    Raises NotReadError that names the file and the reason.
     """
     name = shown_path(path)
     try:
@@ -75,17 +87,17 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     except FileNotFoundError:
         link = os.path.islink(path)
         what = "a symlink to a file that is missing" if link else "no such file"
-        raise ValueError(f"{name}: {what}") from None
+        raise NotReadError(f"{name}: {what}") from None
     except PermissionError:
-        raise ValueError(f"{name}: no permission to read it") from None
+        raise NotReadError(f"{name}: no permission to read it") from None
     except OSError as error:  # also a loop of symlinks
-        raise ValueError(f"{name}: {error.strerror}") from None
+        raise NotReadError(f"{name}: {error.strerror}") from None
     except ValueError:  # NUL, or text that no file system can encode
-        raise ValueError(f"{name}: this cannot be the name of a file") from None
+        raise NotReadError(f"{name}: this cannot be the name of a file") from None
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise ValueError(f"{name}: {_kind(mode)}, not a regular file")
+        raise NotReadError(f"{name}: {_kind(mode)}, not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -161,12 +173,11 @@ def readable_json(value: Any, indent: int = 0, separators: tuple[str, str] = (",
 
 
 def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
-    """Return a JSON file's content; raise if it is damaged, too large or not a regular file."""
+    """Return a JSON file's content; raise ValueError if it is damaged, else NotReadError."""
     try:
         text = read_text(path, most_bytes)
     except ValueError as error:
-        way_out = WAY_OUT if path.exists() else _MADE_AGAIN
-        raise ValueError(f"{error}; {way_out}") from None
+        raise type(error)(f"{error}; {way_out(path, error)}") from None
     try:
         return parse_json(text, most_bytes)
     except ValueError as error:
@@ -293,10 +304,20 @@ class Busy(Exception):  # noqa: N818, not an error
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder, creating it if needed. Raises `Busy` if another process has locked it.
 
-    The folder itself is locked: no lock file is left over, however the process ends. Windows and
-    some network file systems have no such lock; there nothing is locked.
+    Raises ValueError if this user cannot write to it. The folder itself is locked: no lock file is
+    left over, however the process ends. Windows and some network file systems have no such lock;
+    there nothing is locked.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        effective = os.access in os.supports_effective_ids
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
+            raise PermissionError
+    except PermissionError:
+        raise ValueError(
+            f"{shown_path(folder)} must be a folder that this user can read and write; give this "
+            f"user the permission, and repeat the command"
+        ) from None
     if sys.platform == "win32":  # it cannot open a folder
         yield
         return

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from ropewalk.checks import shown
 from ropewalk.files import (
     WAY_OUT,
+    NotReadError,
     digest_of,
     open_regular,
     parse_json,
     shown_path,
+    way_out,
     write_bytes,
 )
 
@@ -49,25 +51,38 @@ def read_tensors(
     """Return the tensors and facts of a file that `write_tensors` wrote.
 
     The tensors are mapped: with `unchecked`, without comparing the checksum, none is read yet.
-    Raises ValueError, naming the file, if it cannot be opened, and DamagedFile if it is damaged.
+    Raises NotReadError, naming the file, if it cannot be opened, and DamagedFile if it is damaged.
     """
-    with open_regular(path) as file:
-        try:
+    try:
+        with open_regular(path) as file:
             _check_header(file, most_header)
-            with safe_open(str(path), framework="pt") as opened:
+            with _opened(path) as opened:
                 facts = parse_json((opened.metadata() or {}).get("facts", "{}"), most_header)
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            if not isinstance(facts, dict):
-                raise ValueError(f"its facts are a {type(facts).__name__}")
-        except (SafetensorError, ValueError, RecursionError) as error:
-            raise DamagedFile(
-                f"{shown_path(path)} is not a readable safetensors file: "
-                f"{shown(str(error), 200)[1:-1]}; {WAY_OUT}"
-            ) from None
+        if not isinstance(facts, dict):
+            raise ValueError(f"its facts are a {type(facts).__name__}")
+    except NotReadError as error:
+        raise NotReadError(f"{error}; {way_out(path, error)}") from None
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise DamagedFile(
+            f"{shown_path(path)} is not a readable safetensors file: "
+            f"{shown(str(error), 200)[1:-1]}; {WAY_OUT}"
+        ) from None
     checksum = facts.pop("checksum", None)
     if not unchecked and checksum != _checksum(tensors, facts):
         raise DamagedFile(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
     return tensors, facts
+
+
+def _opened(path: Path) -> Any:
+    """Open a file with safetensors, whose error is "no such file" for every reason."""
+    if str(path) != str(path).encode(errors="replace").decode():
+        raise NotReadError(f"{shown_path(path)}: the path must be UTF-8")
+    try:
+        return safe_open(str(path), framework="pt")
+    except OSError:
+        open_regular(path).close()  # raises with the true reason
+        raise
 
 
 def read_checksum(path: Path) -> str | None:

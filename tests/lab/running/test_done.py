@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from unittest.mock import Mock
 
 import pytest
 from cells_here import prepare_here
@@ -162,3 +163,8 @@ def test_a_process_that_comes_too_late_touches_nothing(run, monkeypatch, capsys)
     assert worker._main(str(run / "nowhere"), CELL.encoding, "1") == 1
     assert "nowhere" in capsys.readouterr().err
     assert not (run / "nowhere").exists()
+    full = OSError(28, "No space left on device", "owner.json")
+    monkeypatch.setattr(worker, "owned", Mock(side_effect=full))
+    assert worker._main(str(run), CELL.encoding, "1") == 1
+    said = "owner.json: No space left on device; files written before are intact\n"
+    assert capsys.readouterr().err == said

@@ -14,6 +14,7 @@ from torch import nn
 
 from ropewalk import files
 from ropewalk.files import (
+    NotReadError,
     read_checked_json,
     remove_parts,
     write_bytes,
@@ -21,6 +22,13 @@ from ropewalk.files import (
     write_json,
 )
 from ropewalk.lab.tensors import DamagedFile, load_weights, read_tensors, weights_of, write_tensors
+
+UNREAD = {
+    "a pipe": os.mkfifo if hasattr(os, "mkfifo") else None,
+    "a folder": os.mkdir,
+    "a symlink to a file that is missing": lambda path: path.symlink_to("nowhere"),
+    "no permission to read it": lambda path: path.touch(),
+}
 
 
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
@@ -102,6 +110,37 @@ class TestChecksums:
         with pytest.raises(ValueError, match=r"w\.safetensors: no such file") as caught:
             read_tensors(tmp_path / "w.safetensors")
         assert not isinstance(caught.value, DamagedFile)
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symlinks")
+    @pytest.mark.parametrize("reader", [read_checked_json, read_tensors])
+    @pytest.mark.parametrize("what", UNREAD)
+    def test_only_a_damaged_file_may_be_deleted(self, tmp_path, monkeypatch, reader, what):
+        """Fails if the advice about a file that may be whole costs a finished training."""
+        path = tmp_path / "training"
+        UNREAD[what](path)
+        if "permission" in what:
+            monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError))
+        with pytest.raises(NotReadError, match=f"training: {what}.*; do not delete it: give"):
+            reader(path)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="has another limit, or other names")
+    def test_what_safetensors_cannot_open_is_not_called_missing_or_damaged(self, tmp_path):
+        """Fails if a training begins anew for the name of its folder."""
+        import resource
+
+        path, limits = tmp_path / "w.safetensors", resource.getrlimit(resource.RLIMIT_NOFILE)
+        for each in (path, tmp_path / "\udcff" / path.name):
+            write_tensors(each, {"a": torch.ones(2)}, {})
+        with pytest.raises(NotReadError, match="the path must be UTF-8"):
+            read_tensors(each)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+        try:
+            with pytest.raises(NotReadError, match="Too many open files"):
+                read_tensors(path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     @pytest.mark.parametrize("header", [2**63, 10**9, 5_000])
     def test_a_header_larger_than_its_file_is_refused_unread(self, tmp_path, header):

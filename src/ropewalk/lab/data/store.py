@@ -13,6 +13,7 @@ after the last part. A store without it is not read.
 
 from __future__ import annotations
 
+import os
 import shutil
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,7 @@ def complete_parts(folder: Path) -> list[Facts]:
     """
     remove_parts(folder)
     complete: list[Facts] = []
-    while (path := part_path(folder, len(complete))).exists():
+    while os.path.lexists(path := part_path(folder, len(complete))):
         tensors, facts = read_tensors(path)
         complete.append({**facts, "pairs": len(tensors["lengths"])})
     return complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -164,7 +165,7 @@ def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> 
             return CellStatus(cell, "silent", step, None, f"{_place(lease)}, {sign}")
         detail = "" if phase == "training" else phase
         return CellStatus(cell, "running", step, left, _place(lease), detail)
-    if (folder / TRAINED).exists():
+    if os.path.lexists(folder / TRAINED):
         goal: Goal = "trained" if only_train else "scored"
         try:
             record = done_before(cell, run, config, goal)

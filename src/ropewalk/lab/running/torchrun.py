@@ -6,6 +6,7 @@ the report. The others wait for it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
             group.broadcast(True)
             return ParallelTrainer(task, encoding, seed, folder, precision, group)
 
-        if (folder / TRAINED).exists():
+        if os.path.lexists(folder / TRAINED):
             group.broadcast(False)
         return train_cell(task, encoding, seed, folder, emit, precision, together)
 

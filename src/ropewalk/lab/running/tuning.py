@@ -7,6 +7,7 @@ validation data.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ def trial_cells(config: Config) -> list[Cell]:
 
 def is_trained(cell: Cell, run: Path) -> bool:
     """Return whether a cell's training has ended."""
-    return (cell.folder(run) / TRAINED).exists()
+    return os.path.lexists(cell.folder(run) / TRAINED)
 
 
 def cells_with(config: Config, choices: Mapping[str, Choice]) -> list[Cell]:
@@ -144,7 +145,7 @@ def _trial(cell: Cell, config: Config, run: Path) -> Trial:
 def _read_decoding(folder: Path) -> dict[Settings, Facts]:
     """Return the scores of the decoding settings that a cell has tried; none if it diverged."""
     path = folder / _TRIALS
-    trials = read_checked_json(path, "trials")["trials"] if path.exists() else []
+    trials = read_checked_json(path, "trials")["trials"] if os.path.lexists(path) else []
     return {tuple(trial["decoding"].items()): trial["scores"] for trial in trials}
 
 

@@ -115,13 +115,19 @@ def _main(*words: str) -> int:
     except Busy:
         return BUSY
     except (ValueError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
+        print(_in_words(error), file=sys.stderr)
         return 1
 
 
 def _say(event: Event) -> None:
     """Print an event that happens before the cell's folder is owned."""
     print(event.get("warning", event), file=sys.stderr)
+
+
+def _in_words(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}; files written before are intact"
+    return " ".join(str(error).split())
 
 
 def _ending(work: Callable[[], None], emit: Emit) -> int:
@@ -135,11 +141,8 @@ def _ending(work: Callable[[], None], emit: Emit) -> int:
         if (lack := lack_of_memory(error)) is None:
             raise
         reason = lack
-    except ValueError as error:
-        reason = " ".join(str(error).split())
-    except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        reason = f"{what}; files written before are intact"
+    except (ValueError, OSError) as error:
+        reason = _in_words(error)
     try:
         emit({"error": reason})
     except OSError:  # the disk is full, or gone
