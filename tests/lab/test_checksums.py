@@ -9,7 +9,7 @@ from cells_here import compare_here
 from tiny_tasks import config_of
 from tokenizers import Tokenizer
 
-from ropewalk.files import read_json, write_json
+from ropewalk.files import read_checked_json, read_json, write_checked_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config, read_run_config
 from ropewalk.lab.report.publish import publish
@@ -98,6 +98,18 @@ def test_a_file_without_a_checksum_is_refused(run, name):
     with pytest.raises(ValueError, match="does not match its checksum"):
         READERS[name](run)
     path.write_bytes(whole)
+
+
+def test_a_checksum_under_a_changed_name_counts_where_none_is_needed(tmp_path):
+    """Fails if one flipped bit in the key lets damaged facts pass."""
+    path, key = tmp_path / "results.json", b'"checksum"'
+    write_checked_json(path, {"encodings": [1, 2], "note": "x" * 64})
+    whole = path.read_bytes()
+    for bit in range(8 * len(key)):
+        changed = (int.from_bytes(key, "big") ^ 1 << bit).to_bytes(len(key), "big")
+        path.write_bytes(whole.replace(key, changed))
+        with pytest.raises(ValueError, match=r"results\.json"):
+            read_checked_json(path, unchecked=True)
 
 
 def test_a_vocabulary_stays_a_file_of_its_library(run):
