@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from ropewalk.lab.report.verdicts import check_against, summarize, with_verdicts
 from ropewalk.lab.results import Machine, Results
 from ropewalk.lab.running.events import Watch
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
-from ropewalk.lab.running.run_folder import prepare, read_conditions
+from ropewalk.lab.running.run_folder import alone, prepare, read_conditions
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.running.tuning import (
     cells_with,
@@ -146,14 +147,17 @@ class _Sessions:
     def __init__(self, run: Path, started: datetime, began: float, launcher: str) -> None:
         self.path, self.began = run / "sittings.json", began
         self.own = Session(started.isoformat(timespec="seconds"), 0.0, launcher)
-        self._write(read_sessions(self.path))  # also known if it is killed
+        with alone(run):  # two commands may begin or end at the same time
+            self._write(read_sessions(self.path))  # also known if it is killed
 
     def close(self) -> None:
-        others = read_sessions(self.path)  # another command may have added its own meanwhile
-        if self.own in others:
-            others.remove(self.own)
-        self.own = replace(self.own, seconds=round(time.monotonic() - self.began, 1))
-        self._write(others)
+        ended = replace(self.own, seconds=round(time.monotonic() - self.began, 1))
+        with alone(self.path.parent):
+            others = read_sessions(self.path)  # another command may have added its own meanwhile
+            if self.own in others:
+                others.remove(self.own)
+            self.own = ended
+            self._write(others)
 
     def _write(self, others: list[Session]) -> None:
         self.sessions = sorted([*others, self.own], key=lambda session: session.started)
@@ -172,7 +176,7 @@ class _Sessions:
 
 def read_sessions(path: Path) -> list[Session]:
     """Return the sessions of a run so far."""
-    sessions = read_checked_json(path, "sittings")["sittings"] if path.exists() else ()
+    sessions = read_checked_json(path, "sittings")["sittings"] if os.path.lexists(path) else ()
     return [Session(**session) for session in sessions]
 
 

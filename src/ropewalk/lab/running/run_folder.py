@@ -63,8 +63,8 @@ def fix_conditions(config: Config, run: Path, at_once: int, launcher: Launcher) 
     threads = 1 if launcher.at_once else max(1, cores() // at_once)
     if asked.isdecimal() and int(asked):
         threads = int(asked)
-    with _alone(run):  # two commands may begin at the same time
-        if not (run / CONDITIONS_FILE).exists():
+    with alone(run):  # two commands may begin at the same time
+        if not os.path.lexists(run / CONDITIONS_FILE):
             made = _new_conditions(config, threads, launcher.gpus)
             write_checked_json(run / CONDITIONS_FILE, asdict(made))
         conditions = read_conditions(run)
@@ -149,9 +149,9 @@ def _prepare(config: Config, run: Path, progress: Progress, *, elsewhere: bool) 
     digest = task.digest()
     with _as_user_error(run):
         run.mkdir(parents=True, exist_ok=True)
-    with _alone(run):
+    with alone(run):
         remove_parts(run)
-        if (run / "config.json").exists():
+        if os.path.lexists(run / "config.json"):
             _check_same(run, config, digest)
         facts = task.prepare()
         for each in checked:
@@ -162,8 +162,8 @@ def _prepare(config: Config, run: Path, progress: Progress, *, elsewhere: bool) 
 
 
 @contextmanager
-def _alone(run: Path) -> Iterator[None]:
-    """Wait until no other command of this machine prepares the folder, and keep others waiting."""
+def alone(run: Path) -> Iterator[None]:
+    """Wait until no other command of this machine changes the folder, and keep others waiting."""
     until = time.monotonic() + PREPARES_WITHIN
     while True:
         try:
