@@ -11,6 +11,8 @@ import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from unittest.mock import Mock
 
 import pytest
@@ -18,18 +20,19 @@ import torch
 from cells_here import prepare_here
 from tiny_tasks import TINY_COPY, TINY_TRANSLATION
 
-from ropewalk.files import is_locked, locked, read_json, write_json
+from ropewalk.files import NotReadError, is_locked, locked, read_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.models import build_model, load_model
-from ropewalk.lab.running import run_folder, worker
+from ropewalk.lab.running import compare, run_folder, worker
 from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.events import read_session
 from ropewalk.lab.running.launcher import Start, WorkerProcess
 from ropewalk.lab.running.run_folder import fewest_parameters
 from ropewalk.lab.running.scheduler import run_cells
 from ropewalk.lab.tensors import read_tensors, write_tensors
-from ropewalk.lab.training.checkpoints import snapshots
+from ropewalk.lab.training.checkpoints import save_together, snapshots
+from ropewalk.lab.training.process_group import ALONE
 from ropewalk.lab.training.trainer import Trainer
 
 
@@ -212,6 +215,48 @@ def test_a_damaged_checkpoint_is_said_and_the_cell_trained_again(tmp_path):
     path.write_bytes(bytes(data))
     with pytest.warns(UserWarning, match=r"last.safetensors is damaged.*from the first step"):
         assert Trainer(task, "none", 1, tmp_path / "cell").record.step == 0
+
+
+def test_a_symlink_to_a_disk_that_is_away_is_no_untrained_cell(finished):
+    """Fails if it is trained again, over what lies on that disk."""
+    folder, _ = finished
+    path = CELL.folder(folder) / "training.json"
+    away = path.rename(folder / "away")
+    path.symlink_to("nowhere")
+    with pytest.raises(NotReadError, match="missing; do not delete it"):
+        run_cell(folder, CELL, quietly)
+    path.rename(path.with_name("last.safetensors"))
+    with pytest.raises(NotReadError, match=r"last.safetensors: a symlink to a file that is miss"):
+        run_cell(folder, CELL, quietly)
+    assert away.exists()
+
+
+@pytest.mark.parametrize("newer", [1, 2])
+def test_the_checkpoint_of_more_steps_is_resumed_whatever_the_clock_says(tmp_path, newer):
+    """Fails if a clock that jumps back costs steps."""
+    task, folder = run_folder.prepare(make_config(settings=COPY), tmp_path), tmp_path / "cell"
+    trainer, steps = Trainer(task, "none", 1, folder), {}
+    for step in (1, 2):
+        trainer.step(task.plan(1, 0)[:1])
+        trainer._save()
+        steps[step] = read_tensors(folder / "last.safetensors")
+    save_together(ALONE, folder, newer, *steps[newer])
+    write_tensors(folder / "last.safetensors", *steps[3 - newer])
+    os.utime(folder / ("last.safetensors" if newer == 1 else "checkpoint-0000002"), (0, 0))
+    assert Trainer(task, "none", 1, folder).record.step == 2
+
+
+def test_no_command_loses_the_session_of_another(tmp_path, monkeypatch):
+    """Fails if two commands that begin or end together write the list that they read before."""
+    read = compare.read_sessions
+    monkeypatch.setattr(compare, "read_sessions", lambda path: [read(path), time.sleep(0.02)][0])
+
+    def session(name):
+        compare._Sessions(tmp_path, datetime.now(UTC), time.monotonic(), name).close()
+
+    with ThreadPoolExecutor(4) as together:
+        list(together.map(session, "abcd"))
+    assert sorted(session.launcher for session in read(tmp_path / "sittings.json")) == list("abcd")
 
 
 class TestModelFiles:

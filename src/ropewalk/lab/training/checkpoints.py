@@ -30,7 +30,7 @@ from ropewalk.files import (
     write_checked_json,
 )
 from ropewalk.lab.config import SCORING_FIELDS, Config, validated
-from ropewalk.lab.tensors import check_finite, load_weights, read_tensors, weights_of
+from ropewalk.lab.tensors import DamagedFile, check_finite, load_weights, read_tensors, weights_of
 from ropewalk.lab.training.process_group import Group
 
 SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
@@ -85,8 +85,16 @@ def snapshots(folder: Path) -> list[Path]:
 
 
 def step_of(snapshot: Path) -> int:
-    """Return the step at which a snapshot was taken."""
-    return int(snapshot.stem.removeprefix("snapshot-"))
+    """Return the step at which a snapshot or a checkpoint of several processes was taken."""
+    return int(snapshot.stem.rpartition("-")[2])
+
+
+def step_held(path: Path) -> int:
+    """Return the step of `last.safetensors` without reading tensors; -1 if it is damaged."""
+    try:
+        return int(read_tensors(path, unchecked=True)[1]["record"]["step"])
+    except (DamagedFile, KeyError, TypeError):
+        return -1
 
 
 def best_snapshot(folder: Path, validation: Sequence[dict[str, float]]) -> Path:
@@ -150,7 +158,8 @@ def restore_training(model: nn.Module, optimizer: Optimizer, tensors: Mapping[st
 
 def checkpoints(folder: Path) -> list[Path]:
     """List the complete checkpoints of several processes in a cell's folder, oldest first."""
-    return sorted(path for path in folder.glob("checkpoint-*") if path.suffix != ".unfinished")
+    found = folder.glob("checkpoint-*")
+    return sorted((path for path in found if path.name[11:].isdecimal()), key=step_of)
 
 
 def save_together(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from ropewalk.lab.training.checkpoints import (
     restore_training,
     snapshot_path,
     snapshots,
+    step_held,
     step_of,
     training_fields,
     training_tensors,
@@ -249,10 +251,12 @@ class Trainer:
     def _resume(self) -> None:
         """Continue from `last.safetensors`, or from a newer checkpoint of a group of processes."""
         path, others = self.folder / "last.safetensors", checkpoints(self.folder)
-        if others and not (path.exists() and path.stat().st_mtime > others[-1].stat().st_mtime):
+        is_there = os.path.lexists(path)
+        # By step: clocks jump. After a kill between two saves, both are there.
+        if others and step_of(others[-1]) >= (step_held(path) if is_there else -1):
             path = others[-1]
             tensors, facts = read_together(path, self.model, self.optimizer, self.group)
-        elif path.exists():
+        elif is_there:
             try:
                 tensors, facts = read_tensors(path)
             except DamagedFile as error:
