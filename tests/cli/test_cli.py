@@ -20,8 +20,13 @@ from cells_here import run_cells_here
 
 from ropewalk import __version__
 from ropewalk.cli import run_command
+from ropewalk.lab.data.corpus import load_corpus
+from ropewalk.lab.data.texts import load_texts
 from ropewalk.lab.decoding.translator import read_sentences
+from ropewalk.lab.results import read_results
 from ropewalk.lab.running import compare as comparison
+from ropewalk.lab.running.status import read_status
+from ropewalk.lab.running.tuning import read_tuned_config
 
 SIZES = ["width=16", "heads=2", "feed_forward=32"]
 TINY = [
@@ -370,7 +375,22 @@ def test_no_words_at_all_are_answered_by_the_help_and_the_version_is_no_mistake(
     assert (done.returncode, done.stdout) == (0, f"{__version__}\n")
 
 
-def test_a_file_to_translate_of_an_endless_name_is_cut():
-    with pytest.raises(ValueError, match="can't be read: File name too long") as caught:
-        read_sentences(Path(LONG))
-    assert len(str(caught.value)) < 300
+@pytest.mark.parametrize("name", [LONG, "~nobody-has-this-name/x"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        load_corpus,
+        lambda name: load_corpus(f"{name}.tsv"),
+        lambda name: load_corpus(f"{name},{name}"),
+        load_texts,
+        lambda name: load_texts(f"{name},{name}"),
+        lambda name: read_sentences(Path(name)),
+        lambda name: read_results(Path(name)),
+        lambda name: read_tuned_config(Path(name), ["beam=2"]),
+        lambda name: read_status(Path(name)),
+    ],
+)
+def test_a_file_of_an_endless_name_or_of_nobody_is_refused_in_few_words(read, name):
+    with pytest.raises(ValueError, match=r"xxx|~nobody-") as caught:
+        read(name)
+    assert len(str(caught.value)) < 700

@@ -183,6 +183,8 @@ def test_numbers_beyond_64_bits():
 def test_rotate():
     inside, leaf = "must lie within x's last axis, of", Q.clone().requires_grad_()
     three = {"cos": COS.expand(3, 5, 4), "sin": SIN.expand(3, 5, 4)}
+    with torch.inference_mode():
+        frozen = torch.zeros_like(Q)
     check_refused(
         ValueError,
         (rotated(pairing="neox"), "(2i and 2i + 1), got 'neox'"),
@@ -197,6 +199,8 @@ def test_rotate():
         (rotated(Q[..., :6]), f"{inside} 6 dimensions, got start=0 and R=8"),
         (rotated(out=Q.half()), "x's shape and dtype, (2, 4, 5, 8) and torch.float32"),
         (rotated(out=Q[:1].clone()), "got (1, 4, 5, 8) and torch.float32"),
+        (rotated(out=frozen), "out must be a normal tensor outside of inference mode, got one ma"),
+        (rotated(frozen, out=frozen), "clone it, or call under torch.inference_mode()"),
         (rotated(leaf, out=Q.clone()), "None if a gradient is needed, got requires_grad=True"),
     )
     check_refused(
@@ -204,6 +208,9 @@ def test_rotate():
         (rotated(cos=COS.bfloat16()), "cos must be float32 or float64 whatever x is, got torch.b"),
         (rotated(sin=SIN.half()), "sin must be float32 or float64 whatever x is, got torch.fl"),
         (rotated(out=[1]), "out must be a tensor, got list"),
+        (rotated(adjoint="no"), "adjoint must be True or False, got 'no'"),
+        (rotated(start=0.0), "start must be an int, got 0.0 of type float"),
+        (lambda: ROPE.tables(torch.arange(5), extrapolate="no"), "extrapolate must be True or Fa"),
     )
     with torch.no_grad():
         rotate(leaf, COS, SIN, pairing="half", out=Q.clone())

@@ -240,5 +240,6 @@ def test_errors_name_argument_rule_and_value():
     check_refused(
         TypeError,
         (lambda: XPosEmbedding(8), "spec must be a RotarySpec, got 8"),
+        (lambda: xpos.tables(five, q.dtype, keys="no"), "keys must be True or False, got 'no'"),
         (lambda: xpos.rotate_queries(q.long()), "x must have a floating point dtype, got"),
     )

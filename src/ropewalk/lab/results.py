@@ -8,6 +8,7 @@ and `attention.json` (`AttentionMaps`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -502,7 +503,7 @@ def read_summary(path: Path, *needed: str, most_bytes: int = MOST_JSON_BYTES) ->
     In a published folder these files have no checksum: they are under version control and are
     merged by people.
     """
-    published = not (path.parent / "config.json").exists()
+    published = not os.path.exists(path.parent / "config.json")
     return read_checked_json(path, *needed, most_bytes=most_bytes, unchecked=published)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import named_fields, shown
+from ropewalk.checks import check_bool, named_fields, shown
 from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import check_device, sequence_length
@@ -195,6 +195,7 @@ class RotaryEmbedding(nn.Module):
         (A, S) or (A, B, S). extrapolate: allow positions beyond `length`, with the frequencies of
         `length`.
         """
+        check_bool("extrapolate", extrapolate)
         tables = self._tables.at(positions, length)
         if not extrapolate:
             check_serves(length, self.spec, None, positions)

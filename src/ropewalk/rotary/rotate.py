@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.checks import shown
+from ropewalk.checks import check_bool, check_int, shown
 from ropewalk.rotary.kernels import operator
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.spec import Pairing, check_pairing
@@ -62,6 +62,10 @@ def rotate(
     for name, value in (("pairing", read), ("write_pairing", write)):
         check_pairing(name, value)
     check_tables(cos, sin, x, seq_dim)
+    if type(adjoint) is not bool or type(start) is not int:
+        check_bool("adjoint", adjoint)
+        if not isinstance(start, torch.SymInt):
+            check_int("start", start, 0)
     rotary_dim = 2 * cos.shape[-1]
     rest = x.shape[-1] - start - rotary_dim
     if start < 0 or rest < 0:
@@ -176,6 +180,11 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
         raise ValueError(
             "out must have memory to write to, got one of torch's internal ZeroTensors, which "
             "have none"
+        )
+    if out.is_inference() and not torch.is_inference_mode_enabled():
+        raise ValueError(
+            "out must be a normal tensor outside of inference mode, got one made in it; clone it, "
+            "or call under torch.inference_mode()"
         )
     if _overlaps_itself(out):
         raise ValueError(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from ropewalk.checks import check_number, named_fields, shown
+from ropewalk.checks import check_bool, check_number, named_fields, shown
 from ropewalk.rotary.shape_checks import check_same_length
 from ropewalk.rotary.spec import ELSEWHERE, RotarySpec
 from ropewalk.rotary.tables import Length, RotaryTables, Tables, apply_tables
@@ -125,6 +125,7 @@ class XPosEmbedding(nn.Module):
 
         dtype: that of the q or k to rotate. Tables (…, S, R/2) are float32, or float64 if dtype is.
         """
+        check_bool("keys", keys)
         tables = self._tables.at(positions, length)
         return self._scale(tables, "positions", positions, dtype, -1 if keys else 1)
 

@@ -9,6 +9,7 @@ line. Only white space at the ends of a line is removed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -180,22 +181,22 @@ def load_corpus(
         return _from_hub(data, source, target, stream)
     if "\0" in data:
         raise CorpusError(f"data must name files, got {shown(data)} with a NUL character")
-    path = Path(data).expanduser()
-    if path.is_dir():
+    path = Path(os.path.expanduser(data))
+    if os.path.isdir(path):
         return _from_folder(path, source, target, stream)
-    if "," in data and not path.exists():
+    if "," in data and not os.path.exists(path):
         sides = [part.strip() for part in data.split(",")]
         if len(sides) != 2 or not all(sides):
             raise CorpusError(f"data must be two files, SOURCE_FILE,TARGET_FILE, got {data!r}")
-        one, other = (Path(side).expanduser() for side in sides)
+        one, other = (Path(os.path.expanduser(side)) for side in sides)
         return _from_files(one, other, source, target, stream)
     ending = path.name.removesuffix(".gz").rpartition(".")[2]
-    if path.is_file() and ending in ("csv", "tsv"):
+    if os.path.isfile(path) and ending in ("csv", "tsv"):
         table = {ending: path}
         pairs = partial(read_pairs, table, "corpus", source, target)
         large = stream and is_large(table)
         return _without_splits(path.name, pairs, path, source, target, large=large)
-    if path.is_file():
+    if os.path.isfile(path):
         raise CorpusError(f"{data} is one file, but a corpus needs both sides: {WAYS}")
     raise CorpusError(
         f"there is no corpus {shown(data, 200)}{nearest(path, ('phrases', 'multi30k'))}; {WAYS}"

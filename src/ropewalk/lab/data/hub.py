@@ -14,6 +14,7 @@ document.
 from __future__ import annotations
 
 import errno
+import os
 import re
 import socket
 import sys
@@ -52,7 +53,7 @@ class HubName:
     @property
     def is_local(self) -> bool:
         """Whether the name is a folder on this machine."""
-        return Path(self.name).expanduser().is_dir()
+        return os.path.isdir(os.path.expanduser(self.name))
 
 
 def parse_name(data: str) -> HubName:
@@ -89,7 +90,7 @@ def read_hub(data: str) -> Mapping[str, Any]:
     datasets.logging.set_verbosity_error()
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    path = str(Path(name.name).expanduser()) if name.is_local else name.name
+    path = os.path.expanduser(name.name) if name.is_local else name.name
     try:
         found: Mapping[str, Any] = datasets.load_dataset(path, name.config, revision=name.revision)
     except Exception as error:  # which errors the library raises depends on its version

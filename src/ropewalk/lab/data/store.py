@@ -83,7 +83,7 @@ def write_index(folder: Path, parts: int, facts: Facts) -> None:
 
 def read_index(folder: Path) -> Facts:
     """Return the facts of a complete store. Raises ValueError if it is not complete."""
-    if not (folder / INDEX).exists():
+    if not os.path.exists(folder / INDEX):
         raise ValueError(
             f"{folder} is not complete: it has no {INDEX}; run the same ropewalk compare or train "
             "on the same folder to go on"

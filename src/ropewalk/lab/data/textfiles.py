@@ -10,6 +10,7 @@ import csv
 import gzip
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BufferedReader, FileIO
@@ -17,7 +18,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from ropewalk.checks import closest
-from ropewalk.files import json_problem
+from ropewalk.files import json_problem, shown_path
 
 Pair = tuple[str, str]
 
@@ -118,11 +119,13 @@ def _raw_lines(path: Path, most: int) -> Iterator[bytes]:
     except CorpusError:
         raise
     except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}{nearest(path)}") from None
+        raise CorpusError(f"there is no file {shown_path(path)}{nearest(path)}") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(f"{path} is not a complete gzip file: {error}") from None
     except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise CorpusError(
+            f"{shown_path(path)} cannot be read: {error.strerror or error}"
+        ) from error
     except ValueError as error:  # such as a NUL in its name
         raise CorpusError(f"{str(path)!r} is not a valid file name: {error}") from None
 
@@ -159,8 +162,8 @@ def _unpacked_lines(path: Path, most: int) -> Iterator[bytes]:
 def nearest(path: Path, names: Sequence[str] = ()) -> str:
     """Return a hint for a missing `path`: the nearest existing name, or the missing folder."""
     parent = path.parent
-    if not parent.is_dir():
-        return f" (and no folder {parent})"
+    if not os.path.isdir(parent):
+        return f" (and no folder {shown_path(parent)})"
     there = {str(entry.relative_to(parent)): str(entry) for entry in parent.iterdir()}
     there.update({name: name for name in names})
     close = closest(path.name, there)

@@ -9,10 +9,12 @@ or the field `text` of a row. Line ends become "\n", and white space at its ends
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ropewalk.checks import shown
 from ropewalk.lab.data.hub import documents_of, read_hub, validation_split
 from ropewalk.lab.data.rng import Split
 from ropewalk.lab.data.textfiles import (
@@ -90,17 +92,18 @@ def load_texts(data: str) -> Texts:
         return Texts("tales", splits)
     if data.startswith("hf:"):
         return _from_hub(data)
-    path = Path(data).expanduser()
-    if path.is_dir():
+    path = Path(os.path.expanduser(data))
+    if os.path.isdir(path):
         return _from_folder(path)
     files = [path]
-    if "," in data and not path.exists():
+    if "," in data and not os.path.exists(path):
         parts = [part.strip() for part in data.split(",")]
         if not all(parts):
             raise CorpusError(f"data must be files as FILE,FILE, got {data!r}")
-        files = [Path(part).expanduser() for part in parts]
-    elif not path.exists():
-        raise CorpusError(f"there are no texts {data!r}{nearest(path, ('tales',))}; {WAYS}")
+        files = [Path(os.path.expanduser(part)) for part in parts]
+    elif not os.path.exists(path):
+        near = nearest(path, ("tales",))
+        raise CorpusError(f"there are no texts {shown(data, 200)}{near}; {WAYS}")
     return Texts(",".join(file.name for file in files), _split_files(files))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -125,7 +126,7 @@ def add(run: Path, folder: Path) -> list[str]:
 
 def _results_of_run(run: Path) -> Results:
     """Return a run's results, its data's digest, and self-attention on the middle example."""
-    if not (run / "results.json").exists():
+    if not os.path.exists(run / "results.json"):
         raise ValueError(f"run must be a finished run's folder, got {run}: it has no results.json")
     facts: Facts = without_nan(read_results(run).as_json())
     corpus = run / "corpus.json"

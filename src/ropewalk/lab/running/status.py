@@ -69,7 +69,7 @@ class RunStatus:
 
 def read_status(run: Path) -> RunStatus:
     """Return the state of a run. Raises ValueError if the folder has no run."""
-    if not (run / "config.json").is_file():
+    if not os.path.isfile(run / "config.json"):
         raise ValueError(
             f"RUN must be the folder of a run, which has a config.json, got {shown(str(run))}"
         )

@@ -174,7 +174,7 @@ def read_tuned_config(run: Path, texts: Sequence[str]) -> Config:
 
     It replaces decoding settings of an earlier sweep; training settings stay.
     """
-    if not (run / "results.json").exists():
+    if not os.path.exists(run / "results.json"):
         raise ValueError(
             f"RUN must be the folder of a finished run, got {shown(str(run))}; it has no "
             f"results.json"
