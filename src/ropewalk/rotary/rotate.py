@@ -64,8 +64,7 @@ def rotate(
     check_tables(cos, sin, x, seq_dim)
     if type(adjoint) is not bool or type(start) is not int:
         check_bool("adjoint", adjoint)
-        if not isinstance(start, torch.SymInt):
-            check_int("start", start, 0)
+        check_int("start", start, 0)
     rotary_dim = 2 * cos.shape[-1]
     rest = x.shape[-1] - start - rotary_dim
     if start < 0 or rest < 0:
