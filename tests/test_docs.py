@@ -5,6 +5,7 @@ the encoding of the guide does not work as described, or if its file and its com
 from another folder.
 """
 
+import doctest
 import re
 import runpy
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 from scripts import run_shell
+from tiny_tasks import translation_config
 
 from ropewalk.encodings import REGISTRY, StackShape, build
+from ropewalk.lab.running.encoding_probe import check_encodings
 from ropewalk.model import Attention, KeyValueCache
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -76,6 +79,13 @@ class TestTheGuide:
         cache = KeyValueCache()
         steps = [attention(x[:, i : i + 1], causal=True, cache=cache).output for i in range(5)]
         torch.testing.assert_close(torch.cat(steps, 1), whole)
+
+    def test_its_rotation_decodes_on_a_cache(self, monkeypatch):
+        namespace = {}
+        test = doctest.DocTestParser().get_doctest(GUIDE, namespace, "guide", None, 0)
+        assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+        monkeypatch.setitem(REGISTRY, "turned", test.globs["Turned"])
+        check_encodings([translation_config(encodings=("turned(cross=True)",))])
 
     @pytest.mark.slow  # trains from the command line
     def test_it_runs_as_it_stands_from_outside(self, tmp_path):

@@ -63,7 +63,7 @@ def add_installed(name: str) -> None:
         owners = ", ".join(sorted(map(_owner, points)))
         raise ValueError(f"encoding {name!r} is offered by {owners}; uninstall all but one")
     what = f"encoding {name!r} of the installed {_owner(points[0])}"
-    with _foreign_code(what, "fix or uninstall it"):
+    with foreign_code(what, "fix or uninstall it"):
         made = points[0].load()
     if not callable(made):
         raise ValueError(
@@ -80,7 +80,7 @@ def make_foreign(name: str, shape: StackShape, arguments: dict[str, Any]) -> Enc
     It also requests every site, so that a mistake shows before the model is built.
     """
     what = f"encoding {name!r} of {_brought.get(name, 'REGISTRY')}"
-    with _foreign_code(what, "fix it", "built"):
+    with foreign_code(what, "fix it", "built"):
         made: object = REGISTRY[name](shape, **arguments)
         if not isinstance(made, Encoding):
             raise TypeError(f"callable(shape) must return an Encoding, got {type(made).__name__}")
@@ -125,7 +125,7 @@ def import_encodings(source: str, digest: str | None = None) -> ImportedSource:
     if _imported.get(name) == imported.digest:
         return imported
     known = dict(REGISTRY)
-    with _foreign_code(f"--import {source}", "fix it, or leave it out"):
+    with foreign_code(f"--import {source}", "fix it, or leave it out"):
         _run_file(path, content, imported.digest) if is_file else importlib.import_module(source)
     mistake, new = _mistake(known), REGISTRY.keys() - known.keys()
     if mistake is not None:
@@ -177,7 +177,7 @@ def _owner(point: EntryPoint) -> str:
 def _file_of_module(name: str) -> Path:
     if not re.fullmatch(r"\w+(\.\w+)*", name):
         raise ValueError(f"--import must be a FILE.py or an installed.module, got {name[:80]!r}")
-    with _foreign_code(f"--import {name}", "fix it, or leave it out"):
+    with foreign_code(f"--import {name}", "fix it, or leave it out"):
         spec = importlib.util.find_spec(name)
     if spec is None:
         raise ValueError(f"--import {name}: no such module is installed; a file is named FILE.py")
@@ -200,7 +200,7 @@ def _run_file(path: Path, content: bytes, digest: str) -> None:
 
 
 @contextmanager
-def _foreign_code(what: str, way_out: str, done: str = "loaded") -> Iterator[None]:
+def foreign_code(what: str, way_out: str, done: str = "loaded") -> Iterator[None]:
     """Turn any error of user code into one line, and restore the registry."""
     known = dict(REGISTRY)
     try:

@@ -300,22 +300,26 @@ class Config(BaseModel):
     def _build_error(self, encoding: str) -> str | None:
         """Return why an encoding cannot be built for this model, or None."""
         try:
-            shape = self.shape(vocabulary=1)
-            both_ways, back = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-            stacks: list[Encoding | None]
-            if self.task == "translation":
-                stacks = list(build_encoder_decoder(encoding, both_ways, back))
-            else:
-                stacks = [build(encoding, back if self.causal else both_ways)]
+            stacks = self.stacks(encoding)
             if self.attention != "softmax":  # linear attention supports only some encodings
-                for stack in filter(None, stacks):
-                    shape.new_attention(stack.for_layer(0))
+                for stack in stacks.values():
+                    self.shape(vocabulary=1).new_attention(stack.for_layer(0))
         except (ValueError, TypeError) as error:
             return f"{cut(encoding, 200)}: {cut(str(error), 1500)}"
         except (MemoryError, RuntimeError) as error:  # tables too large, or nested too deep
             reason = cut(" ".join(str(error).split()), 200) or "parentheses are nested too deep"
             return f"{cut(encoding, 200)}: it cannot be built here: {reason}"
         return None
+
+    def stacks(self, encoding: str) -> dict[str, Encoding]:
+        """Return an encoding built for each place in the model: encoder, decoder and cross."""
+        shape = self.shape(vocabulary=1)
+        both_ways, back = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
+        if self.task == "translation":
+            built = build_encoder_decoder(encoding, both_ways, back)._asdict()
+            return {place: stack for place, stack in built.items() if stack is not None}
+        place, stack = ("decoder", back) if self.causal else ("encoder", both_ways)
+        return {place: build(encoding, stack)}
 
     @property
     def causal(self) -> bool:

@@ -129,7 +129,9 @@ def test_an_imported_file_that_ends_its_cell_has_not_finished_it(file, tmp_path,
     ends = """
 class Ends(Encoding):
     def embed(self, x, positions):
-        raise SystemExit(0)
+        if self.training:  # the probe does not train
+            raise SystemExit(0)
+        return x
 
 REGISTRY["mine"] = lambda shape: Ends()
 """

@@ -25,6 +25,7 @@ from ropewalk.files import (
 from ropewalk.lab.config import Config, points
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.data.stream import Progress, silent
+from ropewalk.lab.running.encoding_probe import check_encodings
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.tasks import Task, open_task
 from ropewalk.lab.training.checkpoints import differences, training_fields
@@ -144,6 +145,7 @@ def _prepare(config: Config, run: Path, progress: Progress, *, elsewhere: bool) 
     checked = [] if elsewhere else grid
     for each in checked:
         check_memory(each, 1)  # before data is read; again below, with the vocabulary
+    check_encodings(grid)
     task = open_task(config, run)
     task.progress = progress
     digest = task.digest()

@@ -1,0 +1,142 @@
+"""Tries each encoding before training: decoding on a cache must equal computing all anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.checks import shown
+from ropewalk.encodings import AttentionEncoding, Encoding, Placement
+from ropewalk.encodings.outside import foreign_code
+from ropewalk.lab.config import Config
+from ropewalk.model import Attention, TransformerShape
+from ropewalk.model.attention import self_placement
+
+TOKENS, MEMORY = 5, 4
+TOLERANCE = 5e-5  # rounding of float32 is below 5e-6 here
+ROTATE = (
+    "rotate must rotate q to placement.queries and k to placement.new_keys, the positions of those "
+    "that it receives (placement.keys are those of all keys)"
+)
+#: What a member of AttentionEncoding must do, and which positions its result belongs to.
+RULES = (
+    (ROTATE, "queries"),
+    (ROTATE, "new_keys"),
+    ("rotate must take None for k, if a cache has all keys", "queries"),
+    ("rotate_values must rotate v to placement.new_keys", "new_keys"),
+    ("restore must rotate the output back by placement.queries", "queries"),
+    ("bias must be (H, S, T), for placement.queries and placement.keys", "queries"),
+)
+
+
+def check_encodings(configs: Iterable[Config]) -> None:
+    """Raise ValueError if decoding with an encoding gives other results on a cache than without.
+
+    It takes milliseconds on the CPU, and random states stay as they are.
+    """
+    sizes = {replace(each.shape(1), dropout=0.0, feed_forward=1): each for each in configs}
+    for shape, config, name in ((s, c, n) for s, c in sizes.items() for n in c.encodings):
+        what = f"encoding {shown(name)}"
+        with foreign_code(what, "fix it", "used"), torch.random.fork_rng([]), torch.no_grad():
+            torch.default_generator.manual_seed(0)
+            rule = _broken_rule(config.stacks(name), shape, config.task == "translation")
+        if rule is not None:
+            raise ValueError(
+                f"{what} decodes otherwise on a cache than without one: {rule}; fix it, or set "
+                f'cached_keys = "none" in its AttentionEncoding, which decodes without a cache'
+            )
+
+
+def _broken_rule(stacks: dict[str, Encoding], shape: TransformerShape, beams: bool) -> str | None:
+    """Return which rule of the interface the encoding breaks, or None."""
+    sites: dict[AttentionEncoding, str] = {}  # each once, and where it acts
+    for place, stack in stacks.items():
+        layers = shape.stack_shape(causal=place != "encoder").layers
+        sites |= dict.fromkeys(map(stack.for_layer, range(layers)), place)
+    cached = all(site.cached_keys != "none" for site in sites if sites[site] != "encoder")
+    for parameter in nn.ModuleList([*stacks.values(), *sites]).eval().parameters():
+        if parameter.is_floating_point():  # zeros at first would hide mistakes
+            spread = torch.where(parameter == 0, 0.05, 0.1 * parameter.abs())
+            parameter.add_(spread * torch.randn_like(parameter))
+    x, memory = (torch.randn(2, n, shape.width) for n in (TOKENS, MEMORY))
+    if cached and "decoder" in stacks:
+        two, embed = torch.tensor([3, 3]), stacks["decoder"].embed
+        if not _equal(embed(x[:, two], two), embed(x, torch.arange(TOKENS))[:, two]):
+            return "embed must take the positions of x from its argument"
+    for site, place in sites.items():
+        attention, source = shape.new_attention(site), memory if place == "cross" else None
+        if place == "encoder" or not cached:
+            attention(x, source, causal=place == "decoder")
+            continue
+        step = _failed_step(attention, shape, x, source, branching=beams)
+        if step is not None:
+            return _broken_member(site, shape, step, crosses=place == "cross")
+    return None
+
+
+def _failed_step(
+    attention: Attention, shape: TransformerShape, x: Tensor, memory: Tensor | None, branching: bool
+) -> Placement | None:
+    """Return the positions of the first step of decoding that differs on a cache, or None."""
+    cache, held, causal = shape.new_cache(1, branching=branching), x[:, :0], memory is None
+    for new in x.split((1, 2, 2) if branching else (3, 1, 1), 1):  # 2 beams, or a prompt of 3
+        prefixes = [torch.cat((held, line), 1) for line in new.split(1 if branching else 3, 1)]
+        n = new.shape[1] // len(prefixes)
+        anew = [attention(each, memory, causal=causal).output[:, -n:] for each in prefixes]
+        everything, seen = cache.add_tokens(new[..., 0])
+        step, own = self_placement(everything, new.shape[1], attention.encoding), cache.own[0]
+        mask = seen[:, None] if seen is not None and causal else None
+        if memory is not None:
+            step, own = Placement(step.queries, torch.arange(MEMORY)), cache.memory[0]
+        looks_back = causal and mask is None
+        try:
+            out = attention(new, memory, placement=step, mask=mask, causal=looks_back, cache=own)
+            if not _equal(out.output, torch.cat(anew, 1)):
+                return step
+        except Exception:  # whatever its code raises
+            return step
+        held = prefixes[0]
+        if branching:
+            cache.follow(torch.zeros(len(x), 2, dtype=torch.int64))
+    return None
+
+
+def _broken_member(
+    site: AttentionEncoding, shape: TransformerShape, step: Placement, crosses: bool
+) -> str:
+    """Return the rule of the member whose result at a step differs from that of all tokens."""
+    size, n = shape.stack_shape(causal=True), int(step.queries.max()) + 1
+    whole = Placement(torch.arange(n), torch.arange(MEMORY if crosses else n))
+    q = torch.randn(1, size.heads, TOKENS, size.head_dim)
+    k = torch.randn(1, size.kv_heads, TOKENS, size.head_dim)
+
+    def values(p: Placement) -> Iterator[Tensor | None]:
+        """Yield what each member returns at p, in the order of RULES."""
+        at_queries, at_keys = q[:, :, p.queries], k[:, :, p.new_keys]
+        yield from site.rotate(at_queries, at_keys, p)
+        yield site.rotate(at_queries, None if crosses and p is step else at_keys, p)[0]
+        yield site.rotate_values(at_keys, p)
+        yield site.restore(at_queries, p)
+        bias = site.bias(p)
+        yield bias if bias is None or p is step else bias[..., step.keys]
+
+    on_cache, anew = values(step), values(whole)
+    for rule, positions in RULES:
+        with suppress(Exception):
+            found, wanted = next(on_cache), next(anew)
+            at = getattr(step, positions)
+            if wanted is None or (found is not None and _equal(found, wanted[..., at, :])):
+                continue
+        return rule
+    member = "attend" if site.attends else "each member"
+    return f"{member} must take positions from placement.queries and placement.keys alone"
+
+
+def _equal(found: Tensor, wanted: Tensor) -> bool:
+    return found.shape == wanted.shape and torch.allclose(
+        found, wanted, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+    )
