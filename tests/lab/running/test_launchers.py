@@ -154,7 +154,7 @@ def test_a_preempted_job_saves_and_goes_on(uninterrupted, tmp_path, forking):
     until, warned = time.monotonic() + PATIENCE, set()
     while process.poll() is None and len(warned) < 2:
         assert time.monotonic() < until
-        jobs = forking("submitit.core._submit", str(run / "launcher"))
+        jobs = forking("submitit.core._submit")
         for pid in {*jobs} - warned:
             if any(e.get("phase") == "training" for e in sessions(run)):
                 os.kill(pid, signal.SIGUSR2)

@@ -1,7 +1,8 @@
 """The launcher of Slurm, with submitit's local cluster and with commands that only look like Slurm.
 
 These fail if a cell that submitit runs differs from one run here, if a refusal of Slurm ends in a
-traceback, or if a job counts as gone while it waits, or as waiting when it is gone.
+traceback, if a job counts as gone while it waits, or as waiting when it is gone, or if a file of
+the run's folder is taken for its result.
 """
 
 from __future__ import annotations
@@ -77,6 +78,19 @@ def test_a_refusal_of_slurm_is_one_line(tmp_path, commands, capfd):
         with pytest.raises(ValueError, match=r"invalid partition: x.*change --launcher-args"):
             launcher.start(asked)
     assert capfd.readouterr().err == ""
+
+
+def test_a_result_that_lies_in_the_folder_is_not_that_of_a_job(tmp_path, commands):
+    """submitit would unpickle it."""
+    commands("sbatch", "echo Submitted batch job 7")
+    commands("squeue", "echo 7")
+    run, harm = tmp_path / "run", tmp_path / "harm"
+    (run / "launcher").mkdir(parents=True)
+    result = run / "launcher" / "7_0_result.pkl"
+    result.write_bytes(b"cos\nmkdir\n(V%s\ntR." % bytes(harm))
+    (job,) = SlurmLauncher(run, {}).start([Start(run, CELL, "scored", 1, "a")])
+    assert job.end() is None
+    assert not harm.exists()
 
 
 @pytest.mark.parametrize("name", ["50%", "a\nb"])

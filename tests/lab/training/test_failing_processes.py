@@ -2,20 +2,25 @@
 
 These fail if the other processes of a killed one print a traceback, if processes that never meet
 wait for days, if a checkpoint that could not be written replaces the one before it, if a damaged
-one is resumed from, if an option is ignored under torchrun, or if a model is refused that fits when
-it is divided.
+one is resumed from, if one runs code or reads other files, if an option is ignored under torchrun,
+or if a model is refused that fits when it is divided.
 """
 
 import os
+import pickle
 from dataclasses import asdict
 from datetime import timedelta
 
 import pytest
+import torch
 from in_processes import ends, free_port, run
 from parallel_training import learn, new_trainer
 from tiny_tasks import config_of, translation_config
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata, MetadataIndex
 
 from ropewalk import machine
+from ropewalk.files import read_checked_json, write_checked_json
 from ropewalk.lab.running import run_folder
 from ropewalk.lab.running.compare import compare
 from ropewalk.lab.running.run_folder import check_memory, fewest_parameters
@@ -68,12 +73,55 @@ def cut(name):
     return lambda path, _: (path / name).write_bytes((path / name).read_bytes()[:1000])
 
 
+class Harm(str):
+    """Makes a folder of this name when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, (str(self),)
+
+
+def prepared(change):
+    """Change the metadata and the names of the parts, and give everything the right digest."""
+
+    def prepare(path, _):
+        metadata, facts = (path / ".metadata").read_bytes(), read_checked_json(path / "facts.json")
+        change(path, metadata := pickle.loads(metadata), facts["parts"])
+        (path / ".metadata").write_bytes(pickle.dumps(metadata, protocol=4))
+        facts["parts"][".metadata"] = checkpoints._digest(path / ".metadata")
+        write_checked_json(path / "facts.json", facts)
+
+    return prepare
+
+
+def in_bytes(path, metadata, parts):
+    """Name bytes, which torch's planner unpickles."""
+    name, part = "model.embedding.weight", path / "__0_0.distcp"
+    with part.open("ab") as file:
+        offset = file.tell()
+        torch.save(Harm(path / "harm"), file)
+        info = _StorageInfo(part.name, offset, file.tell() - offset)
+    metadata.state_dict_metadata[name] = BytesStorageMetadata()
+    metadata.storage_data[MetadataIndex(name)] = info
+    parts[part.name] = checkpoints._digest(part)
+
+
+def stored(**how):
+    return prepared(lambda _, it, __: vars(next(iter(it.storage_data.values()))).update(how))
+
+
+ELSEWHERE = prepared(lambda _, __, parts: parts.update({"/dev/zero": ""}))
+REDUCE = prepared(lambda path, it, _: setattr(it, "storage_meta", Harm(path / "harm")))
 DAMAGES = {
-    "a bit": (flip_a_bit_of_a_weight, "__0_0.distcp does not match its checksum"),
-    "a part cut": (cut("__0_0.distcp"), "__0_0.distcp does not match its checksum"),
-    "a part gone": (lambda path, _: (path / "__0_0.distcp").unlink(), "No such file"),
-    "metadata cut": (cut(".metadata"), "pickle data was truncated"),
-    "metadata gone": (lambda path, _: (path / ".metadata").unlink(), "No such file"),
+    "a bit": (flip_a_bit_of_a_weight, "'__0_0.distcp' does not match its checksum"),
+    "a part cut": (cut("__0_0.distcp"), "'__0_0.distcp' does not match its checksum"),
+    "a part gone": (lambda path, _: (path / "__0_0.distcp").unlink(), "no such file"),
+    "a part elsewhere": (ELSEWHERE, "'/dev/zero' does not match"),
+    "metadata cut": (cut(".metadata"), "'.metadata' does not match its checksum"),
+    "metadata gone": (lambda path, _: (path / ".metadata").unlink(), "no such file"),
+    "metadata that runs code": (REDUCE, "its metadata names 'posix.mkdir'"),
+    "metadata of bytes": (prepared(in_bytes), "its metadata names .*BytesStorageMetadata"),
+    "metadata of another file": (stored(relative_path="../other"), "its metadata names '../other'"),
+    "metadata of packed parts": (stored(transform_descriptors=["zstd"]), "names '__0_0.distcp'"),
     "no facts": (lambda path, _: (path / "facts.json").unlink(), "it has no facts.json"),
 }
 
@@ -87,8 +135,9 @@ def test_a_damaged_checkpoint_is_never_resumed(tmp_path, damage, said):
     checkpoints.save_together(process_group.Group(), tmp_path, 1, tensors, facts)
     assert new_trainer(tmp_path, FIELDS).record.step == 1
     damage(tmp_path / "checkpoint-0000001", trainer.model)
-    with pytest.raises(ValueError, match=f"checkpoint-0000001 is not a readable .*{said}"):
+    with pytest.raises(ValueError, match=f"^.*checkpoint-0000001 is not a readable .*{said}.*$"):
         new_trainer(tmp_path, FIELDS)
+    assert not list(tmp_path.rglob("harm"))
 
 
 def test_only_failures_of_communication_are_put_in_words():

@@ -6,6 +6,7 @@ need the run's folder and the same Python environment on a shared file system.
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -150,7 +151,8 @@ class SlurmLauncher:
                 f"--out must be a path without % and line breaks with --launcher slurm, which "
                 f"names log files in it, got {shown(str(run))}; choose another folder"
             )
-        self._folder = run / LOGS
+        # Under a new name: submitit unpickles what lies there under the number of a job.
+        self._folder = run / LOGS / secrets.token_hex(8)
         self._queue = Queue() if self._cluster == "slurm" else None
 
     def start(self, starts: Sequence[Start]) -> list[Job]:

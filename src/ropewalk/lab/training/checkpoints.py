@@ -3,29 +3,34 @@
 The mean of some snapshots is scored at the end. A training of one process resumes from one file of
 tensors. Several processes write a checkpoint together, which any number of processes can read: a
 folder `checkpoint-STEP` in the format of `torch.distributed.checkpoint`. It is written under
-another name and renamed when it is complete, so that a save that is killed loses nothing. Its
-`.metadata` is a pickle: resume only from run folders that you trust.
+another name and renamed when it is complete, so that a save that is killed loses nothing. torch
+writes its `.metadata` as a pickle; it is read as data, and runs no code.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import pickle
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ropewalk.checks import shown
 from ropewalk.files import (
     MOST_DATA_BYTES,
     WAY_OUT,
     Facts,
     NotWrittenError,
+    open_regular,
+    read_bytes,
     read_checked_json,
     write_checked_json,
 )
@@ -38,6 +43,19 @@ SAVE_EVERY = 60.0  # seconds of training between resumable checkpoints
 #: Fields that can change without training again. Data is compared by its digest, not by its path.
 NOT_TRAINING = {*SCORING_FIELDS, "preset", "encodings", "seeds", "sweep", "splits", "data"}
 NOT_TRAINING |= {"device", "parallel", "compile"}  # results differ by rounding only
+
+METADATA = ".metadata"
+#: What the metadata of tensors consists of, by module: types that only hold their arguments.
+#: `BytesStorageMetadata` is not among them: torch would unpickle the parts that it stands for.
+DATA = {
+    "torch": {"Size", "bool", "int64", "float16", "bfloat16", "float32", "float64", "complex64"},
+    "torch.serialization": {"_get_layout"},
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
+    "torch.distributed.checkpoint.metadata": {
+        *("ChunkStorageMetadata", "Metadata", "MetadataIndex", "StorageMeta", "TensorProperties"),
+        *("TensorStorageMetadata", "_MEM_FORMAT_ENCODING"),
+    },
+}
 
 
 def training_fields(config: Config) -> Facts:
@@ -190,6 +208,8 @@ def save_together(
                 f"{path} was not written: {_cause(error)}; the one before is intact"
             ) from None
     own = {path.name: _digest(path) for path in unfinished.glob(f"__{group.rank}_*.distcp")}
+    if group.is_first:
+        own[METADATA] = _digest(unfinished / METADATA)
     digests = group.gather(own)
     if group.is_first:
         parts = {name: digest for written in digests for name, digest in written.items()}
@@ -211,8 +231,19 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # buffered
+
+
+class _DataUnpickler(pickle.Unpickler):
+    """Reads metadata. The name of anything else is not imported: it is an UnpicklingError."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("pathlib") and name.endswith("Path"):  # where it was written
+            return PurePosixPath
+        if name not in DATA.get(module, ()):
+            raise pickle.UnpicklingError(f"its metadata names {shown(f'{module}.{name}')}")
+        return super().find_class(module, name)
 
 
 def read_together(
@@ -220,27 +251,35 @@ def read_together(
 ) -> tuple[dict[str, Tensor], Facts]:
     """Return the tensors of a checkpoint, in the parts that this process has, and its facts.
 
-    Each process compares its share of the files with their digests. Raises ValueError, naming the
-    folder, if it is damaged or of another model.
+    Each process compares its share of the files with their digests. No file runs code, or names one
+    outside the folder. Raises ValueError, naming the folder, if it is damaged or of another model.
     """
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.metadata import Metadata
     from torch.distributed.checkpoint.state_dict_loader import load
+
+    class Reader(FileSystemReader):
+        def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+            return metadata
 
     if not (path / "facts.json").is_file():
         raise ValueError(f"{path} is not a readable checkpoint: it has no facts.json; {WAY_OUT}")
     facts = read_checked_json(path / "facts.json", "record", "parts", most_bytes=MOST_DATA_BYTES)
     try:
         parts = facts.pop("parts")
-        for name in sorted(parts)[group.rank :: group.world]:
-            if _digest(path / name) != parts[name]:
-                raise ValueError(f"{name} does not match its checksum")
-        reader = FileSystemReader(path)
-        names = reader.read_metadata().state_dict_metadata.keys()
-        tensors = _like(model, optimizer, set(names))
+        for name in [METADATA, *sorted(parts)[group.rank :: group.world]]:
+            if Path(name).name != name or _digest(path / name) != parts.get(name):
+                raise ValueError(f"{shown(name)} does not match its checksum")
+        content = read_bytes(path / METADATA, MOST_DATA_BYTES)
+        metadata: Metadata = _DataUnpickler(io.BytesIO(content)).load()
+        for info in metadata.storage_data.values():
+            if info.relative_path not in parts or getattr(info, "transform_descriptors", None):
+                raise ValueError(f"its metadata names {shown(info.relative_path)}")
+        tensors = _like(model, optimizer, set(metadata.state_dict_metadata))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            load(tensors, storage_reader=reader, no_dist=True)  # each process by itself
+            load(tensors, storage_reader=Reader(path), no_dist=True)  # each process by itself
     except (CheckpointException, Exception) as error:  # a damaged pickle raises almost anything
         why = _cause(error)
         raise ValueError(f"{path} is not a readable checkpoint: {why}; {WAY_OUT}") from None
