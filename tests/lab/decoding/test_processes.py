@@ -10,8 +10,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_tasks import translation_config
 
+from ropewalk.lab.decoding import processes
 from ropewalk.lab.decoding.processes import on_each_core
 from ropewalk.lab.decoding.translator import translate_ids
 from ropewalk.lab.models import build_model
@@ -81,13 +83,14 @@ def test_two_processes_share_the_work():
 
 def test_one_item_one_thread_and_other_threads_stay_in_this_process():
     assert on_each_core(lambda _: os.getpid(), [1]) == [os.getpid()]
-    found: list[int] = []
-    thread = threading.Thread(
-        target=lambda: found.extend(on_each_core(lambda _: os.getpid(), [1, 2]))
-    )
-    thread.start()
-    thread.join()
-    assert found == [os.getpid()] * 2
+    processes._say_one_process.cache_clear()
+    with ThreadPoolExecutor(1) as other, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for items in ([1], [1, 2], [1, 2]):
+            found = other.submit(on_each_core, lambda _: os.getpid(), items).result()
+            assert found == [os.getpid()] * len(items)
+    (warning,) = said  # once, and none for one item
+    assert "translate in the main thread to use every core" in str(warning.message)
     torch.set_num_threads(1)
     assert on_each_core(lambda _: os.getpid(), [1, 2]) == [os.getpid()] * 2
 

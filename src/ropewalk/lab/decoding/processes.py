@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from functools import cache
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -45,15 +46,18 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
 
     Items are begun in order. If several fail, the error of the first one is raised, as by a loop.
     Nothing is forked in any of these cases: torch has one thread; there is at most one item; the
-    caller is not the main thread (another may hold a lock, which would stay locked in a forked
-    process); the caller is a daemon process; the system is not Linux. Forked processes end when
-    this function returns or raises (after Ctrl-C too), and when this process is killed. Raises
-    MemoryError if the system kills one, and RuntimeError if one ends in another way.
+    caller is a daemon process; the system is not Linux; or, with a warning once in this process,
+    the caller is not the main thread (another may hold a lock, which would stay locked in a forked
+    process). Forked processes end when this function returns or raises (after Ctrl-C too), and when
+    this process is killed. Raises MemoryError if the system kills one, and RuntimeError if one ends
+    in another way.
     """
     count = min(torch.get_num_threads(), len(items))
-    in_main = threading.current_thread() is threading.main_thread()
-    is_daemon = multiprocessing.current_process().daemon
-    if count < 2 or sys.platform != "linux" or not in_main or is_daemon:
+    alone = count < 2 or sys.platform != "linux" or multiprocessing.current_process().daemon
+    if not alone and threading.current_thread() is not threading.main_thread():
+        alone = True
+        _say_one_process()
+    if alone:
         return [work(item) for item in items]
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, get_context("fork"), _begin, (work, items))
@@ -72,6 +76,18 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
         for helper in helpers:
             helper.kill()
         pool.shutdown(cancel_futures=True)
+
+
+@cache
+def _say_one_process() -> None:
+    """Warn, once in this process, that another thread than the main one searches by itself."""
+    warnings.warn(
+        "several batches are searched one after another, in one process: only the main thread of a "
+        "process can start others safely; translate in the main thread to use every core, or set "
+        "torch.set_num_threads(1) if one core is meant",
+        RuntimeWarning,
+        stacklevel=4,
+    )
 
 
 @contextmanager
