@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import json
 import operator
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -166,6 +169,53 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word closest to this one, or None if none is close."""
     return next(iter(difflib.get_close_matches(word[:80], list(known), n=1)), None)
+
+
+#: The extra that brings a module which the core does without.
+EXTRAS = {
+    **dict.fromkeys(("tokenizers", "sacrebleu", "safetensors", "pydantic", "yaml"), "lab"),
+    **dict.fromkeys(("typer", "rich", "matplotlib", "numpy"), "lab"),
+    **dict.fromkeys(("starlette", "uvicorn"), "explore"),
+    "huggingface_hub": "hub",
+    "submitit": "slurm",
+    **{name: name for name in ("datasets", "gguf", "ctranslate2", "ray")},
+}
+
+
+def needs(what: str, error: ImportError) -> str:
+    """Return which module of an extra `what` lacks, and the command that installs it.
+
+    An error without a module's name was worded before, and stays as it is.
+    """
+    module = (error.name or "").partition(".")[0]
+    if module not in EXTRAS:
+        return f"{what}: {error}" if module else str(error)
+    why = "which is not installed" if isinstance(error, ModuleNotFoundError) else f"but {error}"
+    return f"{what} needs {module}, {why}: {install_command(EXTRAS[module])}"
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command that adds an extra to ropewalk, from where ropewalk came.
+
+    That is its folder or address. Only what came from an index has its name there.
+    """
+    from importlib.metadata import distributions  # both take 20 ms
+    from urllib.request import url2pathname
+
+    texts = (each.read_text("direct_url.json") for each in distributions(name="ropewalk"))
+    root, text = Path(__file__).parents[2], next(filter(None, texts), None)
+    clone = {"url": root.as_uri(), "dir_info": {}} if (root / "pyproject.toml").exists() else {}
+    origin = json.loads(text) if text else clone
+    url, named = origin.get("url"), f"ropewalk[{extra}]"
+    if "dir_info" in origin:
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        folder = url2pathname(url.removeprefix("file://"))
+        return f"pip install {editable}{shlex.quote(f'{folder}[{extra}]')}"
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
+    if "subdirectory" in origin:
+        url += f"#subdirectory={origin['subdirectory']}"
+    return f"pip install {shlex.quote(f'{named} @ {url}' if url else named)}"
 
 
 class ArgumentNeededError(ValueError):

@@ -90,7 +90,7 @@ def test_a_notebook_gets_both_schemes_and_one_alternative_text(picture):
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"figures need .* pip install 'ropewalk\[lab\]'"):
+    with pytest.raises(ImportError, match=r"a figure needs matplotlib.* pip install .*\[lab\]"):
         figures.pair_planes([1.0], [0])
 
 

@@ -7,6 +7,8 @@ import signal
 import sys
 from typing import Annotated
 
+from ropewalk.checks import needs
+
 try:
     import rich  # noqa: F401, every command needs both
     import typer
@@ -32,7 +34,7 @@ try:
 except ImportError as error:
     if error.name not in ("rich", "typer"):
         raise
-    print("the command line needs the extra 'lab': pip install 'ropewalk[lab]'", file=sys.stderr)
+    print(f"ropewalk: {needs('the command line', error)}", file=sys.stderr)
     sys.exit(2)
 except KeyboardInterrupt:  # during the imports above
     print("ropewalk: interrupted; nothing was written", file=sys.stderr)

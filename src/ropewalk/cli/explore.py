@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-from ropewalk.checks import shown
+from ropewalk.checks import needs, shown
 from ropewalk.cli.messages import errors
 from ropewalk.cli.options import argument, flag, leave_out, option, path_of
 
@@ -55,8 +55,5 @@ def explore(
         try:
             from ropewalk.explorer.server import serve
         except ImportError as error:
-            raise ValueError(
-                f"ropewalk explore needs {error.name}, which is not installed: "
-                f"pip install 'ropewalk[explore]'"
-            ) from None
+            raise ValueError(needs("ropewalk explore", error)) from None
         serve(port, link, opens, partial(print, flush=True), run)

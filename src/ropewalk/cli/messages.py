@@ -22,7 +22,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
-from ropewalk.checks import ArgumentNeededError, did_you_mean, shown
+from ropewalk.checks import ArgumentNeededError, did_you_mean, needs, shown
 from ropewalk.files import NotWrittenError, shown_path
 from ropewalk.lab.stopping import CellFailed, interrupt_once
 
@@ -124,7 +124,7 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
     except (ValueError, TypeError) as error:
         _fail(error, 2)
     except ImportError as error:
-        _fail(f"{error}; install the extra 'lab': pip install 'ropewalk[lab]'", 2)
+        _fail(needs("this command", error), 2)
     except KeyboardInterrupt:
         _fail(at_interruption.message, 130)
     except BrokenPipeError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
 
-from ropewalk.checks import shown
+from ropewalk.checks import needs, shown
 
 if TYPE_CHECKING:
     import torch
@@ -187,7 +187,7 @@ def target_of(option: str, text: str | None, endings: Sequence[str]) -> Path | N
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ValueError(f"{option} must be a file in a folder that can be written, got {path}")
     if option == "--figure" and find_spec("matplotlib") is None:
-        raise ImportError(f"{option} needs matplotlib, which is not installed")
+        raise ImportError(needs(option, ModuleNotFoundError(name="matplotlib")))
     return path
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.checks import needs
 from ropewalk.explorer.questions import number_of, text_of
 from ropewalk.files import shown_path
 
@@ -203,9 +204,7 @@ def read_run(text: str) -> tuple[Path, Results, AttentionMaps]:
     try:
         from ropewalk.lab.results import read_attention, read_results
     except ImportError as error:
-        raise ImportError(
-            f"opening a run needs {error.name}, which is not installed: pip install 'ropewalk[lab]'"
-        ) from None
+        raise ImportError(needs("opening a run", error)) from None
     if not text.strip() or "\0" in text:
         raise ValueError("run must name the folder that ropewalk compare wrote")
     run = Path(os.path.expanduser(text.strip()))

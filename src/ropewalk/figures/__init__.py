@@ -1,7 +1,7 @@
 """Figures from plain data: pictures of ropes and encodings, and the figures of reports.
 
 The public functions take plain numbers, or anything that numpy reads, and return a `Picture` that
-notebooks show. They need matplotlib: pip install 'ropewalk[lab]'.
+notebooks show. They need matplotlib, which the extra `lab` brings.
 """
 
 from ropewalk.figures.attention_pictures import attention_maps, moved_together, score_by_distance

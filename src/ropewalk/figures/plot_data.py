@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
-from ropewalk.checks import shown
+from ropewalk.checks import needs, shown
 
 
 @dataclass(frozen=True)
@@ -249,11 +249,8 @@ def numpy() -> ModuleType:
     try:
         import matplotlib  # noqa: F401
         import numpy as module
-    except ImportError:
-        raise ImportError(
-            "figures need matplotlib and numpy, which are not installed: "
-            "pip install 'ropewalk[lab]'"
-        ) from None
+    except ImportError as error:
+        raise ImportError(needs("a figure", error)) from None
     return module
 
 

@@ -179,5 +179,5 @@ def test_what_ends_halfway_leaves_nothing(runs, tmp_path, monkeypatch, error):
 def test_without_the_engine_the_extra_is_named(runs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
-    with pytest.raises(ValueError, match=r"pip install 'ropewalk\[ctranslate2\]'"):
+    with pytest.raises(ValueError, match=r"pip install .*\[ctranslate2\]"):
         export(cell(runs, "rotary"), tmp_path / "out", to="ctranslate2")

@@ -165,5 +165,5 @@ def test_a_hub_that_does_not_answer_or_has_too_much(hub, monkeypatch):
         rw.tools.inspect("org/model")
     assert made.downloads == 0
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match=r"pip install 'ropewalk\[hub\]'"):
+    with pytest.raises(ValueError, match=r"pip install .*\[hub\]"):
         rw.tools.inspect("org/model")

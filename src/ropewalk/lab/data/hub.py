@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from ropewalk.checks import shown
+from ropewalk.checks import needs, shown
 from ropewalk.lab.data.stream import LARGE_BYTES, LARGE_PAIRS
 from ropewalk.lab.data.textfiles import (
     MOST_CHARACTERS,
@@ -81,10 +81,8 @@ def read_hub(data: str) -> Mapping[str, Any]:
     name = parse_name(data)
     try:
         import datasets
-    except ImportError:
-        raise CorpusError(
-            f"{data} needs datasets, which is not installed: pip install 'ropewalk[datasets]'"
-        ) from None
+    except ImportError as error:
+        raise CorpusError(needs(data, error)) from None
     if not name.is_local and name.revision is None:
         raise CorpusError(f"{data} has no revision; use {data}@{_newest(name.name)}")
     datasets.logging.set_verbosity_error()

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import did_you_mean, needs, shown
 from ropewalk.files import check_space, check_target, complete_folder
 from ropewalk.lab.decoding.translator import Translator, find_model
 from ropewalk.lab.export.ctranslate2 import (
@@ -73,10 +73,7 @@ def export(path: Path, target: Path | None = None, *, to: str) -> Exported:
     try:
         import ctranslate2.specs  # noqa: F401, before a model is read
     except ImportError as error:
-        raise ValueError(
-            f"export needs {error.name}, which is not installed: pip install "
-            f"'ropewalk[ctranslate2]'"
-        ) from None
+        raise ValueError(needs("export", error)) from None
     file = find_model(path)
     target = file.parent / to if target is None else target
     if not target.name:  # "." or ".."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import did_you_mean, needs, shown
 from ropewalk.encodings.parsing import split_at
 from ropewalk.lab.config_sources import read_value
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
@@ -83,10 +83,7 @@ def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
 
         return RayLauncher(arguments)
     except ImportError as error:
-        raise ValueError(
-            f"--launcher {name} needs the extra {name} ({error}): run pip install "
-            f'"ropewalk[{name}]"'
-        ) from None
+        raise ValueError(needs(f"--launcher {name}", error)) from None
 
 
 def read_arguments(

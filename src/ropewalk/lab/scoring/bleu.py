@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch
 from torch import Tensor
 
+from ropewalk.checks import needs
+
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -178,10 +180,8 @@ def _metrics(
     try:
         from sacrebleu.metrics.bleu import BLEU  # lazy: only the lab needs it
         from sacrebleu.metrics.chrf import CHRF
-    except ImportError:
-        raise ImportError(
-            "scores need sacrebleu, which is not installed: pip install 'ropewalk[lab]'"
-        ) from None
+    except ImportError as error:
+        raise ImportError(needs("a score", error)) from None
     return (
         BLEU(lowercase=lowercase, effective_order=effective_order, references=references),
         CHRF(lowercase=lowercase, references=references),

@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
+from ropewalk.checks import needs
 from ropewalk.rotary import axes
 from ropewalk.rotary.config.reader import CLASS_DEFAULT, WHOLE_HEAD
 from ropewalk.rotary.pairing import Pairing, check_pairing
@@ -97,11 +98,8 @@ def inspect_gguf(path: Path, name: str, pairing: str | None = None) -> ModelRepo
         check_pairing("pairing", pairing)
     try:
         import gguf  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            f"{name}: reading GGUF files needs gguf, which is not installed: "
-            f"pip install 'ropewalk[gguf]'"
-        ) from None
+    except ImportError as error:
+        raise ValueError(needs(f"{name}: reading GGUF files", error)) from None
     fields, tensors = read_fields(path)
     try:
         values = GgufValues(fields)

@@ -19,7 +19,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ropewalk.checks import closest, shown
+from ropewalk.checks import closest, needs, shown
 from ropewalk.files import open_regular, shown_path
 from ropewalk.rotary.config.config_json import (
     LENGTH_KEYS,
@@ -203,9 +203,8 @@ def _from_hub(name: str) -> Path:
     got = f"got {shown(name)}: no such file, and"
     try:
         import huggingface_hub as hub
-    except ImportError:
-        needs = "the hub needs huggingface_hub: pip install 'ropewalk[hub]'"
-        raise ValueError(f"{rule}, {got} {needs}") from None
+    except ImportError as error:
+        raise ValueError(f"{rule}, {got} {needs('the hub', error)}") from None
     client: Any = hub
     with suppress(Exception):  # not cached; the exception depends on the client's version
         return Path(client.hf_hub_download(name, "config.json", local_files_only=True))
