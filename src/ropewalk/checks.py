@@ -204,9 +204,10 @@ def install_command(extra: str) -> str:
 
     texts = (each.read_text("direct_url.json") for each in distributions(name="ropewalk"))
     root, text = Path(__file__).parents[2], next(filter(None, texts), None)
-    clone = {"url": root.as_uri(), "dir_info": {}} if (root / "pyproject.toml").exists() else {}
-    origin = json.loads(text) if text else clone
-    url, named = origin.get("url"), f"ropewalk[{extra}]"
+    origin: dict[str, Any] = json.loads(text) if text else {}
+    if not text and (root / "pyproject.toml").exists():  # a clone on the path
+        origin = {"url": root.as_uri(), "dir_info": {}}
+    url, named = origin.get("url", ""), f"ropewalk[{extra}]"
     if "dir_info" in origin:
         editable = "-e " if origin["dir_info"].get("editable") else ""
         folder = url2pathname(url.removeprefix("file://"))
