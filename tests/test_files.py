@@ -66,8 +66,7 @@ def test_a_folder_of_another_user_is_named_with_the_way_out():
         try:
             os.seteuid(before or 65534)  # no permission counts for root
             for folder in (Path(top), Path(top, "a")):
-                said = f"{folder} must be a folder that this user can read and write; give"
-                with pytest.raises(ValueError, match=said), locked(folder):
+                with pytest.raises(ValueError, match=f"{folder} must be .*; give"), locked(folder):
                     pass
         finally:
             os.seteuid(before)

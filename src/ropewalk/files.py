@@ -42,9 +42,8 @@ class NotReadError(ValueError):
 
 def way_out(path: Path, error: ValueError) -> str:
     """Return what to do about a file of a run that was not read: only a damaged one is deleted."""
-    if not isinstance(error, NotReadError):
-        return WAY_OUT
-    return _KEEP if os.path.lexists(path) else _MADE_AGAIN
+    unread = _KEEP if os.path.lexists(path) else _MADE_AGAIN
+    return unread if isinstance(error, NotReadError) else WAY_OUT
 
 
 def read_text(path: str | os.PathLike[str], most_bytes: int) -> str:
@@ -236,11 +235,8 @@ def read_checked_json(
         raise ValueError(f"{path} has no {lacking[0]!r}; {WAY_OUT}")
     damaged = checksum != digest_of(facts)
     if unchecked and checksum is None:
-        texts = [name for name in facts if isinstance(facts[name], str) and len(facts[name]) == 64]
-        damaged = any(
-            facts[name] == digest_of({key: facts[key] for key in facts.keys() - {name}})
-            for name in texts
-        )
+        texts = {name for name, held in facts.items() if isinstance(held, str) and len(held) == 64}
+        damaged = any(facts[n] == digest_of({k: facts[k] for k in facts if k != n}) for n in texts)
     if damaged:
         raise ValueError(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
     return facts
@@ -321,10 +317,8 @@ def locked(folder: Path) -> Iterator[None]:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
             raise PermissionError
     except PermissionError:
-        raise ValueError(
-            f"{shown_path(folder)} must be a folder that this user can read and write; give this "
-            f"user the permission, and repeat the command"
-        ) from None
+        rule = "must be a folder that this user can read and write; give this user the permission"
+        raise ValueError(f"{shown_path(folder)} {rule}") from None
     if sys.platform == "win32":  # it cannot open a folder
         yield
         return

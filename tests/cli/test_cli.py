@@ -26,7 +26,6 @@ from ropewalk.lab.decoding.translator import read_sentences
 from ropewalk.lab.results import read_results
 from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.running.status import read_status
-from ropewalk.lab.running.tuning import read_tuned_config
 
 SIZES = ["width=16", "heads=2", "feed_forward=32"]
 TINY = [
@@ -375,18 +374,15 @@ def test_no_words_at_all_are_answered_by_the_help_and_the_version_is_no_mistake(
     assert (done.returncode, done.stdout) == (0, f"{__version__}\n")
 
 
-@pytest.mark.parametrize("name", [LONG, "~nobody-has-this-name/x"])
+@pytest.mark.parametrize("name", [LONG, f"{LONG}.tsv", "~nobody-has-this-name/x"])
 @pytest.mark.parametrize(
     "read",
     [
         load_corpus,
-        lambda name: load_corpus(f"{name}.tsv"),
-        lambda name: load_corpus(f"{name},{name}"),
         load_texts,
         lambda name: load_texts(f"{name},{name}"),
         lambda name: read_sentences(Path(name)),
         lambda name: read_results(Path(name)),
-        lambda name: read_tuned_config(Path(name), ["beam=2"]),
         lambda name: read_status(Path(name)),
     ],
 )

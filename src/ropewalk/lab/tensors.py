@@ -56,13 +56,18 @@ def read_tensors(
     try:
         with open_regular(path) as file:
             _check_header(file, most_header)
-            with _opened(path) as opened:
+            if str(path) != str(path).encode(errors="replace").decode():
+                raise NotReadError(f"{shown_path(path)}: the path must be UTF-8")
+            with safe_open(str(path), framework="pt") as opened:
                 facts = parse_json((opened.metadata() or {}).get("facts", "{}"), most_header)
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         if not isinstance(facts, dict):
             raise ValueError(f"its facts are a {type(facts).__name__}")
     except NotReadError as error:
         raise NotReadError(f"{error}; {way_out(path, error)}") from None
+    except OSError:  # safetensors says "no such file" for every reason
+        open_regular(path).close()  # raises with the true one
+        raise
     except (SafetensorError, ValueError, RecursionError) as error:
         raise DamagedFile(
             f"{shown_path(path)} is not a readable safetensors file: "
@@ -72,17 +77,6 @@ def read_tensors(
     if not unchecked and checksum != _checksum(tensors, facts):
         raise DamagedFile(f"{path} is damaged: it does not match its checksum; {WAY_OUT}")
     return tensors, facts
-
-
-def _opened(path: Path) -> Any:
-    """Open a file with safetensors, whose error is "no such file" for every reason."""
-    if str(path) != str(path).encode(errors="replace").decode():
-        raise NotReadError(f"{shown_path(path)}: the path must be UTF-8")
-    try:
-        return safe_open(str(path), framework="pt")
-    except OSError:
-        open_regular(path).close()  # raises with the true reason
-        raise
 
 
 def read_checksum(path: Path) -> str | None:

@@ -181,10 +181,7 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
             "have none"
         )
     if out.is_inference() and not torch.is_inference_mode_enabled():
-        raise ValueError(
-            "out must be a normal tensor outside of inference mode, got one made in it; clone it, "
-            "or call under torch.inference_mode()"
-        )
+        raise ValueError("out must not be made in inference mode, got one that is; clone it")
     if _overlaps_itself(out):
         raise ValueError(
             f"out must have a memory cell for each of its elements, got strides {out.stride()} "

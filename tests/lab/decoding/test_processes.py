@@ -90,7 +90,7 @@ def test_one_item_one_thread_and_other_threads_stay_in_this_process():
             found = other.submit(on_each_core, lambda _: os.getpid(), items).result()
             assert found == [os.getpid()] * len(items)
     (warning,) = said  # once, and none for one item
-    assert "translate in the main thread to use every core" in str(warning.message)
+    assert "main thread: only that can start others safely" in str(warning.message)
     torch.set_num_threads(1)
     assert on_each_core(lambda _: os.getpid(), [1, 2]) == [os.getpid()] * 2
 

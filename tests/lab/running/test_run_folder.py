@@ -221,14 +221,13 @@ def test_a_symlink_to_a_disk_that_is_away_is_no_untrained_cell(finished):
     """Fails if it is trained again, over what lies on that disk."""
     folder, _ = finished
     path = CELL.folder(folder) / "training.json"
-    away = path.rename(folder / "away")
+    path.unlink()
     path.symlink_to("nowhere")
     with pytest.raises(NotReadError, match="missing; do not delete it"):
         run_cell(folder, CELL, quietly)
     path.rename(path.with_name("last.safetensors"))
     with pytest.raises(NotReadError, match=r"last.safetensors: a symlink to a file that is miss"):
         run_cell(folder, CELL, quietly)
-    assert away.exists()
 
 
 @pytest.mark.parametrize("newer", [1, 2])

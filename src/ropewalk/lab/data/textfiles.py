@@ -123,9 +123,7 @@ def _raw_lines(path: Path, most: int) -> Iterator[bytes]:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(f"{path} is not a complete gzip file: {error}") from None
     except OSError as error:
-        raise CorpusError(
-            f"{shown_path(path)} cannot be read: {error.strerror or error}"
-        ) from error
+        raise CorpusError(f"{shown_path(path)} cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # such as a NUL in its name
         raise CorpusError(f"{str(path)!r} is not a valid file name: {error}") from None
 

@@ -102,8 +102,7 @@ def load_texts(data: str) -> Texts:
             raise CorpusError(f"data must be files as FILE,FILE, got {data!r}")
         files = [Path(os.path.expanduser(part)) for part in parts]
     elif not os.path.exists(path):
-        near = nearest(path, ("tales",))
-        raise CorpusError(f"there are no texts {shown(data, 200)}{near}; {WAYS}")
+        raise CorpusError(f"there are no texts {shown(data)}{nearest(path, ('tales',))}; {WAYS}")
     return Texts(",".join(file.name for file in files), _split_files(files))
 
 

@@ -78,16 +78,11 @@ def on_each_core(work: Callable[[X], Y], items: Sequence[X]) -> list[Y]:
         pool.shutdown(cancel_futures=True)
 
 
-@cache
+@cache  # once in a process
 def _say_one_process() -> None:
-    """Warn, once in this process, that another thread than the main one searches by itself."""
-    warnings.warn(
-        "several batches are searched one after another, in one process: only the main thread of a "
-        "process can start others safely; translate in the main thread to use every core, or set "
-        "torch.set_num_threads(1) if one core is meant",
-        RuntimeWarning,
-        stacklevel=4,
-    )
+    what = "batches are searched one after another, in one process, outside of the main thread"
+    why = "only that can start others safely; translate in it to use every core"
+    warnings.warn(f"{what}: {why}", RuntimeWarning, stacklevel=4)
 
 
 @contextmanager

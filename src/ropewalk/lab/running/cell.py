@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -39,7 +38,7 @@ def trained_record(task: Task, encoding: str, seed: int, folder: Path) -> Record
     Raises ValueError if it is damaged, or of another config.
     """
     path = folder / TRAINED
-    if not os.path.lexists(path):  # a symlink to a disk that is away is an error, not untrained
+    if not (path.exists() or path.is_symlink()):  # a symlink to a disk that is away is an error
         return None
     facts = read_checked_json(path, "record", most_bytes=MOST_DATA_BYTES)
     fields = training_fields(task.config)

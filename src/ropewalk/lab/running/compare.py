@@ -151,12 +151,11 @@ class _Sessions:
             self._write(read_sessions(self.path))  # also known if it is killed
 
     def close(self) -> None:
-        ended = replace(self.own, seconds=round(time.monotonic() - self.began, 1))
         with alone(self.path.parent):
             others = read_sessions(self.path)  # another command may have added its own meanwhile
             if self.own in others:
                 others.remove(self.own)
-            self.own = ended
+            self.own = replace(self.own, seconds=round(time.monotonic() - self.began, 1))
             self._write(others)
 
     def _write(self, others: list[Session]) -> None:

@@ -20,7 +20,6 @@ from ropewalk.lab.running.cell import done_before
 from ropewalk.lab.running.events import Event, read_session
 from ropewalk.lab.running.lease import LEASE, Lease, has_ended, read_lease, this_machine
 from ropewalk.lab.running.tuning import cells_with, chosen, chosen_training, is_trained, trial_cells
-from ropewalk.lab.training.trainer import TRAINED
 
 COLUMNS = ("CELL", "STATE", "STEP", "LEFT", "PLACE OR REASON")
 RUN_COLUMNS = ("FOLDER", "TASK", "STATE", "SCORE", "ENCODINGS")
@@ -165,7 +164,7 @@ def _cell_status(cell: Cell, run: Path, config: Config, *, only_train: bool) -> 
             return CellStatus(cell, "silent", step, None, f"{_place(lease)}, {sign}")
         detail = "" if phase == "training" else phase
         return CellStatus(cell, "running", step, left, _place(lease), detail)
-    if os.path.lexists(folder / TRAINED):
+    if is_trained(cell, run):
         goal: Goal = "trained" if only_train else "scored"
         try:
             record = done_before(cell, run, config, goal)

@@ -6,7 +6,6 @@ the report. The others wait for it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,12 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config, Goal
 from ropewalk.lab.running.cell import lack_of_memory, open_cell, run_cell, train_cell
 from ropewalk.lab.running.events import Emit, Event, Watch
+from ropewalk.lab.running.tuning import is_trained
 from ropewalk.lab.stopping import CellFailed
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.training.parallel_trainer import ParallelTrainer
 from ropewalk.lab.training.process_group import Group, failures_in_words, join
-from ropewalk.lab.training.trainer import TRAINED, Record
+from ropewalk.lab.training.trainer import Record
 
 
 def run_cells_together(
@@ -53,7 +53,7 @@ def _lead(group: Group, run: Path, cell: Cell, goal: Goal, watch: Watch) -> None
             group.broadcast(True)
             return ParallelTrainer(task, encoding, seed, folder, precision, group)
 
-        if os.path.lexists(folder / TRAINED):
+        if is_trained(cell, run):
             group.broadcast(False)
         return train_cell(task, encoding, seed, folder, emit, precision, together)
 

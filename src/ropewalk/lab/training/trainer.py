@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -251,7 +250,7 @@ class Trainer:
     def _resume(self) -> None:
         """Continue from `last.safetensors`, or from a newer checkpoint of a group of processes."""
         path, others = self.folder / "last.safetensors", checkpoints(self.folder)
-        is_there = os.path.lexists(path)
+        is_there = path.exists() or path.is_symlink()
         # By step: clocks jump. After a kill between two saves, both are there.
         if others and step_of(others[-1]) >= (step_held(path) if is_there else -1):
             path = others[-1]
