@@ -57,7 +57,7 @@ def read_tensors(
         with open_regular(path) as file:
             _check_header(file, most_header)
             if str(path) != str(path).encode(errors="replace").decode():
-                raise NotReadError(f"{shown_path(path)}: the path must be UTF-8")
+                raise NotReadError(f"{shown_path(path)}: rename it, the path must be UTF-8")
             with safe_open(str(path), framework="pt") as opened:
                 facts = parse_json((opened.metadata() or {}).get("facts", "{}"), most_header)
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
