@@ -187,6 +187,15 @@ def test_a_mean_of_fewer_snapshots_is_refused(finished):
         run_cell(folder, CELL, quietly)
 
 
+def test_data_that_cannot_be_read_is_no_answer_of_the_model(finished):
+    """Fails if the cell counts as scored, without a result."""
+    folder, _ = finished
+    (CELL.folder(folder) / "x1.json").unlink()
+    (folder / "sequences.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"sequences\.safetensors is not a readable"):
+        run_cell(folder, CELL, quietly)
+
+
 @pytest.mark.parametrize("name", ["x1.json", "corpus.json", "training.json"])
 @pytest.mark.parametrize("content", [{}, [], {"record": 3, "vocabulary": "many", "decoding": 3}])
 def test_a_file_of_other_facts_is_one_line_or_made_again(finished, name, content):

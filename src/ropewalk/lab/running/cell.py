@@ -10,7 +10,13 @@ from pathlib import Path
 import torch
 
 from ropewalk.encodings import import_encodings
-from ropewalk.files import MOST_DATA_BYTES, read_checked_json, remove_parts, write_checked_json
+from ropewalk.files import (
+    MOST_DATA_BYTES,
+    NotReadError,
+    read_checked_json,
+    remove_parts,
+    write_checked_json,
+)
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import DECODING_FIELDS, Config, Goal, points
 from ropewalk.lab.config_sources import read_run_config
@@ -20,7 +26,7 @@ from ropewalk.lab.running.lease import owned
 from ropewalk.lab.running.run_folder import read_conditions
 from ropewalk.lab.running.tuning import try_decoding, untried
 from ropewalk.lab.tasks import Task, open_task
-from ropewalk.lab.tensors import write_tensors
+from ropewalk.lab.tensors import DamagedFile, write_tensors
 from ropewalk.lab.training.checkpoints import (
     check_facts,
     chosen_snapshots,
@@ -120,6 +126,8 @@ def _score(task: Task, record: Record, folder: Path, emit: Emit) -> None:
             began = time.perf_counter()
             try:
                 answers = task.evaluate(model, split, folder)
+            except (NotReadError, DamagedFile):  # the model has not been asked
+                raise
             except ValueError as error:  # such as positions beyond those of a learned table
                 answers = {"no_result": " ".join(str(error).split())}
         facts = {"decoding": config.decoding(), "seconds": time.perf_counter() - began, **answers}
