@@ -92,6 +92,9 @@ def test_json_that_is_missing_or_has_a_byte_order_mark(tmp_path):
     path = tmp_path / "config.json"
     with pytest.raises(ValueError, match="no such file; the same ropewalk compare or train"):
         read_json(path)
+    path.write_bytes(b" " * 101)
+    with pytest.raises(ValueError, match="101 bytes, but at most 100 are allowed; do not delete"):
+        read_json(path, 100)
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}')
     assert read_json(path) == {"a": 1}
 

@@ -311,14 +311,12 @@ def locked(folder: Path) -> Iterator[None]:
     left over, however the process ends. Windows and some network file systems have no such lock;
     there nothing is locked.
     """
-    try:
+    with suppress(PermissionError):
         folder.mkdir(parents=True, exist_ok=True)
-        effective = os.access in os.supports_effective_ids
-        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
-            raise PermissionError
-    except PermissionError:
+    effective = os.access in os.supports_effective_ids
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=effective):
         rule = "must be a folder that this user can read and write; give this user the permission"
-        raise ValueError(f"{shown_path(folder)} {rule}") from None
+        raise ValueError(f"{shown_path(folder)} {rule}")
     if sys.platform == "win32":  # it cannot open a folder
         yield
         return

@@ -29,6 +29,7 @@ UNREAD = {
     "a folder": os.mkdir,
     "a symlink to a file that is missing": lambda path: path.symlink_to("nowhere"),
     "no permission to read it": lambda path: path.touch(),
+    "no such file": lambda path: None,
 }
 
 
@@ -106,23 +107,18 @@ class TestChecksums:
         with pytest.raises(DamagedFile, match="does not match its checksum"):
             read_tensors(path)
 
-    def test_a_file_that_is_not_opened_is_not_called_damaged(self, tmp_path):
-        """Fails if a training is begun anew because its file may not be read just now."""
-        with pytest.raises(ValueError, match=r"w\.safetensors: no such file") as caught:
-            read_tensors(tmp_path / "w.safetensors")
-        assert not isinstance(caught.value, DamagedFile)
-
     @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symlinks")
     @pytest.mark.parametrize("reader", [read_checked_json, read_tensors])
     @pytest.mark.parametrize("what", UNREAD)
     def test_only_a_damaged_file_may_be_deleted(self, tmp_path, monkeypatch, reader, what):
-        """Fails if the advice about a file that may be whole costs a finished training."""
+        """Fails if a training is begun anew for a file that may be whole, or by the advice."""
         path = tmp_path / "training"
         UNREAD[what](path)
         if "permission" in what:
             monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError))
-        with pytest.raises(NotReadError, match=f"training: {what}.*; do not delete it: give"):
+        with pytest.raises(NotReadError, match=f"training: {what}") as caught:
             reader(path)
+        assert "; delete it" not in str(caught.value)
 
     @pytest.mark.skipif(sys.platform != "linux", reason="has other names")
     def test_what_safetensors_cannot_open_is_not_called_damaged(self, tmp_path, monkeypatch):
