@@ -75,7 +75,7 @@ def test_each_step_loads_no_more_than_it_needs():
 
 
 def test_every_public_name_is_there_and_listed():
-    assert set(ropewalk.__all__) <= set(dir(ropewalk))
+    assert dir(ropewalk) == sorted(ropewalk.__all__)
     assert all(getattr(ropewalk, name) is not None for name in ropewalk.__all__)
     with pytest.raises(AttributeError, match="module 'ropewalk' has no attribute 'rotated'"):
         ropewalk.rotated  # noqa: B018

@@ -142,6 +142,9 @@ def test_compare_fills_the_run_folder(run):
     assert results["corpus"]["seen_in_training"]["test"]["pairs"] == 0
     assert results["command"].startswith("ropewalk compare")
     assert (folder / "report.html").stat().st_size > 100_000
+    next_steps = printed.splitlines()[-1].removeprefix("Next: ").split(", ")
+    model = folder / "cells" / "rotary" / "seed-1"
+    assert next_steps == [f"ropewalk explore {folder}", f"ropewalk translate {model}"]
     # 15 pairs are few to test on, and both the command and the report say so.
     assert "warning: test has 15 pairs" in printed
     assert any("test has 15 pairs" in note for note in results["corpus"]["notes"])
@@ -319,6 +322,9 @@ COMPARE_COPY = ["compare", *COPY]
         (["translate", "m", "--beam", "0"], "--beam must be an integer of at least 1, got '0'"),
         (["translate", "m", "--length-penalty", "-1"], "must be a number of at least 0, got '-1'"),
         (["compare", "--fo\x1bo"], "ropewalk compare has no option '--fo\\x1bo'"),
+        (["train", "--steps=3"], "no option '--steps'; write the field epochs=VALUE"),
+        (["compare", "--learning-rate", "3"], "; write the field learning_rate=VALUE"),
+        (["train", "steps=3"], "'steps' is not a field of a config; write the field epochs=VALUE"),
         (["compare", "--job", "3"], "did you mean '--jobs'?; see ropewalk compare --help"),
         (["compare", "--jobs"], "--jobs takes a value"),
         (["bench", "--compile=3"], "--compile takes no value"),

@@ -4,11 +4,16 @@ These fail if a mistake ends in a traceback or in another status than 2, if JSON
 text, or if a line is wider than a terminal.
 """
 
+import io
 import json
+import os
+import sys
 from functools import partial
 
 import pytest
 from published import FOLDER
+
+from ropewalk.rotary.config.config_json import MAX_BYTES
 
 
 @pytest.fixture
@@ -48,6 +53,27 @@ def test_two_models(inspect):
     assert "a pair is off by 1 rad from distance" in out
     _, out, _ = inspect("llama-2-7b.json", "llama-2-7b.json")
     assert "the same ropes in all layers" in out
+
+
+def test_standard_input_and_pipes_are_read_within_the_limit(inspect, monkeypatch, tmp_path):
+    with open("llama-2-7b.json", "rb") as file:
+        content = file.read()
+
+    def piped(content, *words):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        return inspect("-", *words)
+
+    assert piped(content)[1].startswith("the config: llama, context 4,096")
+    assert json.loads(piped(content, "codellama-7b.json", "--json")[1])["same"] is False
+    _, _, err = piped(b" " * (MAX_BYTES + 1))
+    assert err == "ropewalk: config must have at most 4,194,304 bytes, got more in -\n"
+    assert "got '-': the end at line 1, column 2 is not JSON" in piped(b"{")[2]
+    os.mkfifo(pipe := tmp_path / "pipe")
+    assert "it is empty" in inspect(pipe)[2]  # nobody writes, and nobody waits
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    assert inspect(f"/dev/fd/{reader}")[1].startswith("the config: llama")
 
 
 def test_json_is_one_document(inspect):

@@ -4,6 +4,7 @@ These fail if a name of the library is not listed, is listed twice or without a 
 listed default is not the real one, or if a line is longer than 100 characters.
 """
 
+import json
 import re
 from importlib.metadata import EntryPoint
 
@@ -74,6 +75,19 @@ def test_every_encoding_is_listed_once_with_a_description(lines):
     assert list(listed) == list(REGISTRY)
     for name, line in listed.items():
         assert len(line.removeprefix(name).split()) >= 3, line
+
+
+def test_json_lists_the_same(command):
+    found = [json.loads(command(each, "--json")[1]) for each in ("encodings", "tasks", "fields")]
+    assert [[next(iter(row.values())) for row in rows] for rows in found[:2]] == [
+        list(REGISTRY),
+        list(CLASSES),
+    ]
+    (alibi,) = [row for row in found[0] if row["encoding"] == "alibi"]
+    assert alibi["arguments"] == ["symmetric=True"]
+    defaults = {row["field"]: row["default"] for row in found[2]}
+    assert defaults.keys() == Config.model_fields.keys()
+    assert (defaults["kv_heads"], defaults["epochs"]) == (None, 1.3)
 
 
 def test_listed_arguments_can_be_given(lines):

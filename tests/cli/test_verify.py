@@ -119,6 +119,9 @@ def test_wrong_use_is_one_line_and_exits_with_2(run, words, message):
     last = err.splitlines()[-1]
     assert last.startswith("ropewalk: ")
     assert message in last
+    if "one" not in words:  # which no command began with
+        status, out, _ = run(*words, "--json")
+        assert (status, json.loads(out)) == (2, {"error": last.removeprefix("ropewalk: ")})
 
 
 def test_code_that_hangs_ends_at_the_limit(run, monkeypatch):

@@ -4,6 +4,7 @@ These fail when tables arrive in another order, when a way back is not the inver
 when tables of the wrong form pass, and when ONNX would compute anything but `rotate`.
 """
 
+import io
 import re
 import sys
 
@@ -12,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import check_refused
-from torch import Tensor
+from torch import Tensor, nn
 
 from ropewalk import RotaryEmbedding, RotarySpec, interop, rotate
 
@@ -218,6 +219,22 @@ class Rotated(torch.nn.Module):
             interop.onnx_rotary_embedding(q, *tables[:2], pairing="half"),
             interop.onnx_rotary_embedding(k, *tables[2:], pairing="interleaved", seq_dim=-3),
         )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", ["rope", "rope.rotate", "rotate"])
+def test_the_older_exporter_is_told_of_the_newer_one(call):
+    rope = RotaryEmbedding(RotarySpec(8))
+    cos, sin = rope.tables(torch.arange(5))
+
+    class Turned(nn.Module):
+        def forward(self, q: Tensor) -> Tensor:
+            if call == "rotate":
+                return rotate(q, cos, sin, pairing="half")
+            return rope(q, q)[0] if call == "rope" else rope.rotate(q, torch.arange(5))
+
+    with pytest.raises(RuntimeError, match="must have dynamo=True"):
+        torch.onnx.export(Turned(), (torch.ones(1, 2, 5, 8),), io.BytesIO(), dynamo=False)
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ropewalk.cli.messages import errors, print_rows
-from ropewalk.cli.options import argument, flag
+from ropewalk.cli.messages import errors, print_json, print_rows
+from ropewalk.cli.options import AsJson, argument
 
 if TYPE_CHECKING:
     from ropewalk.tools.catalogue import CatalogueEntry
@@ -18,24 +18,23 @@ def catalogue(
     model_type: Annotated[
         str | None, argument("MODEL_TYPE", "A model_type of config.json.  [default: list all]")
     ] = None,
-    as_json: Annotated[bool, flag("--json", "Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how the code of a model type rotates queries and keys.
 
     The pairing, the part of a head that rotates, the default theta, and what else config.json does
     not state, with the names of the test vectors that fit. docs/catalogue.md explains the fields.
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.tools.catalogue import catalogue as entries_of
         from ropewalk.tools.catalogue import read_data
 
         if model_type is None and as_json:
-            print(json.dumps(read_data("catalogue"), ensure_ascii=False, indent=1))
+            print_json(read_data("catalogue"))
         elif model_type is None:
             print_rows(_listing(entries_of()))
         elif as_json:
-            facts = dataclasses.asdict(entries_of(model_type))
-            print(json.dumps(facts, ensure_ascii=False, indent=1))
+            print_json(dataclasses.asdict(entries_of(model_type)))
         else:
             entry = entries_of(model_type)
             print_rows(_lines("", dataclasses.asdict(entry)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,5 +98,10 @@ def run_and_print(console: Console, config: Config, run: Path, **given: Any) -> 
         )
     if results is not None:
         print_table(console, results)
+        next_steps = [f"ropewalk explore {shlex.quote(str(run))}"]
+        models = sorted(run.glob("cells/**/model.safetensors"))
+        if config.task == "translation" and models:
+            next_steps.append(f"ropewalk translate {shlex.quote(str(models[0].parent))}")
         console.print(f"\nReport: {run / 'report.html'}", highlight=False)
+        console.print(f"Next: {', '.join(next_steps)}", highlight=False)
     return results

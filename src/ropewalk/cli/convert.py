@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from ropewalk.checks import ranges
-from ropewalk.cli.messages import errors, one_line, print_rows
-from ropewalk.cli.options import argument, flag, option, path_of
+from ropewalk.cli.messages import errors, one_line, print_json, print_rows
+from ropewalk.cli.options import AsJson, argument, flag, option, path_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.convert import Conversion
@@ -31,7 +30,7 @@ def convert(
     dry_run: Annotated[
         bool, flag("--dry-run", "List what would change, and write nothing.")
     ] = False,
-    as_json: Annotated[bool, flag("--json", "Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Convert a model's weights to the other rotary pairing.
 
@@ -39,7 +38,7 @@ def convert(
     the new pairing, unless it is the model type's default. Other files are copied byte for byte;
     folders in IN are not copied. OUT appears complete or not at all, and IN is only read.
     """
-    with errors() as at_interruption:
+    with errors(as_json=as_json) as at_interruption:
         from ropewalk import tools
         from ropewalk.rotary.pairing import check_pairing
 
@@ -50,7 +49,7 @@ def convert(
         with at_interruption.after_writing(new):
             conversion = tools.convert(folder, new, to=to, read_as=read_as, dry_run=dry_run)
         if as_json:
-            print(json.dumps(conversion.to_dict(), indent=1))
+            print_json(conversion.to_dict())
         else:
             print_conversion(conversion, every=dry_run)
 

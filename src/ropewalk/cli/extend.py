@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import redirect_stdout
 from functools import partial
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ropewalk.checks import did_you_mean, shown
 from ropewalk.cli import options
-from ropewalk.cli.messages import errors, one_line, print_blocks, print_rows
+from ropewalk.cli.messages import errors, one_line, print_blocks, print_json, print_rows
 from ropewalk.cli.options import argument, flag, option
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def extend(
     then also has the loss of a fixed set of tokens, as the context before them grows and at
     shifted positions.
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.tools.extend import extend as compare_rules
         from ropewalk.tools.extend.engine_fragments import ENGINES
         from ropewalk.tools.extend.extension_report import save_rules, summary_blocks
@@ -97,7 +96,7 @@ def extend(
         picture = options.target_of("--plot", plot, options.PICTURES)
         plan = _loss_plan(model, text, passages, dtype, device, seconds, trust_remote_code)
         rules_for = partial(compare_rules, to=to, method=method, original=original, pairing=pairing)
-        extension, measured = rules_for(config), None
+        extension, measured = rules_for(options.config_of_pipe(config)), None
         if plan is not None:
             source = read_model(plan)
             measured = _measure(extension, rules_for(plan.model), plan, source)
@@ -107,7 +106,7 @@ def extend(
             loss_picture(measured).save(picture)
         if as_json:
             facts = extension.to_dict() | ({"loss": measured.to_dict()} if measured else {})
-            print(json.dumps(facts, ensure_ascii=False, indent=1))
+            print_json(facts)
             return
         print_blocks(summary_blocks(extension))
         print_fragments(extension, engine)

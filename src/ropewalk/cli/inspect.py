@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
-from ropewalk.cli.messages import errors, print_blocks
-from ropewalk.cli.options import PICTURES, TypePairing, argument, flag, option, target_of
+from ropewalk.cli import options
+from ropewalk.cli.messages import errors, print_blocks, print_json
+from ropewalk.cli.options import argument, flag, option
 
 
 def inspect(
     config: Annotated[
         str,
         argument(
-            "CONFIG", "config.json, model folder, GGUF file, or name on the Hugging Face hub."
+            "CONFIG",
+            "config.json, model folder, GGUF file, or name on the Hugging Face hub; - reads a "
+            "config.json from standard input.",
         ),
     ],
     other: Annotated[str | None, argument("CONFIG2", "Second model: show what differs.")] = None,
-    pairing: TypePairing = None,
+    pairing: options.TypePairing = None,
     as_json: Annotated[
         bool, flag("--json", "Print one JSON document, with every pair's wavelength.")
     ] = False,
@@ -30,7 +32,7 @@ def inspect(
     error of float32 angles. Warns about config fields that are missing, contradictory, unused, or
     ignored by an inference engine such as vLLM.
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.tools.inspect import compare_ropes, inspect, to_plain
         from ropewalk.tools.inspect.inspect_report import (
             comparison_blocks,
@@ -38,13 +40,14 @@ def inspect(
             save_wavelengths,
         )
 
-        picture = target_of("--plot", plot, PICTURES)
-        reports = [inspect(each, pairing=pairing) for each in (config, other) if each is not None]
+        picture = options.target_of("--plot", plot, options.PICTURES)
+        given = [options.config_of_pipe(each) for each in (config, other) if each is not None]
+        reports = [inspect(each, pairing=pairing) for each in given]
         differences = None if other is None else compare_ropes(*reports)
         if picture is not None:
             save_wavelengths(picture, reports)
         if as_json:
-            print(json.dumps(to_plain(differences or reports[0]), ensure_ascii=False, indent=1))
+            print_json(to_plain(differences or reports[0]))
         elif differences is None:
             print_blocks(report_blocks(reports[0]))
         else:

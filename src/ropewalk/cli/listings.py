@@ -8,68 +8,80 @@ from functools import partial
 from typing import Annotated, Any
 
 from ropewalk.checks import shown
-from ropewalk.cli.messages import WIDTH, errors, print_rows, summary
-from ropewalk.cli.options import Imports, Preset, import_all, option
+from ropewalk.cli.messages import WIDTH, errors, print_listing, print_rows, summary
+from ropewalk.cli.options import AsJson, Imports, Preset, import_all, option
 
 OneTask = Annotated[str | None, option("TASK", "List only the fields of this task.")]
 
 
-def encodings(imports: Imports = None) -> None:
+def encodings(imports: Imports = None, as_json: AsJson = False) -> None:
     """List every encoding with its arguments and their defaults.
 
     Includes the encodings of --import and of installed packages. Write arguments in parentheses,
     as in rotary(theta=1e6). Join encodings by + to use them together, as in sinusoidal+rotary.
     With cross=True, an encoding that acts in attention acts in cross-attention too.
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.encodings import REGISTRY
         from ropewalk.encodings.outside import add_installed, installed_names
 
         import_all(imports)
-        broken = {}
+        broken, lines = {}, []
         for name in installed_names():
             if name not in REGISTRY:
                 try:
                     add_installed(name)
                 except ValueError as error:
                     broken[name] = str(error)
-        rows = [row for name, made in REGISTRY.items() for row in _rows(name, made)]
-        print_rows([*rows, *broken.items()])
+        rows = [(name, *_described(made)) for name, made in REGISTRY.items()]
+        rows += [(name, error, []) for name, error in broken.items()]
+        if as_json:
+            print_listing(("ENCODING", "DESCRIPTION", "ARGUMENTS"), rows, as_json=True)
+            return
+        for name, what, arguments in rows:
+            lines += [(name, what), *([("", ", ".join(arguments))] if arguments else [])]
+        print_rows(lines)
 
 
-def tasks() -> None:
+def tasks(as_json: AsJson = False) -> None:
     """List every task with its data, score and description.
 
     DATA is what the task uses if --data is not given; SCORE is the score of the report's headline.
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.lab.config_sources import make_config
         from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
         from ropewalk.lab.presets import fields_of_other_tasks
         from ropewalk.lab.tasks import CLASSES
 
-        rows = [("TASK", "DATA", "SCORE", "DESCRIPTION")]
+        rows = []
         for name, task in CLASSES.items():
             generated = "data" in fields_of_other_tasks(name)
             data = "generated" if generated else make_config(settings={"task": name}).data
             sequence = SEQUENCE_TASKS.get(name)
             what = summary(task.__doc__) if sequence is None else sequence.description
             rows.append((name, data, task.metrics[0].name, what))
-        print_rows(rows)
+        print_listing(("TASK", "DATA", "SCORE", "DESCRIPTION"), rows, as_json=as_json)
 
 
-def fields(task: OneTask = None, preset: Preset = "default") -> None:
+def fields(task: OneTask = None, preset: Preset = "default", as_json: AsJson = False) -> None:
     """List every field of a config with its default.
 
     Each line starts with FIELD=VALUE as the command line takes it. With --task, only the fields of
     that task are listed. Without --task, the fields of translation come first; the other fields
     follow, each with its default in the first task that has it.
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.lab.config import Config, rule_of
 
-        settings = {name: f"{name}={_written(v)}" for name, v in _defaults(task, preset).items()}
+        defaults = _defaults(task, preset)
+        settings = {name: f"{name}={_written(value)}" for name, value in defaults.items()}
         room = WIDTH - 2 - max(map(len, settings.values()))
+        if as_json:
+            table = [(name, v, Config.model_fields[name]) for name, v in defaults.items()]
+            facts = [(name, v, rule_of(field), field.description) for name, v, field in table]
+            print_listing(("FIELD", "DEFAULT", "RULE", "DESCRIPTION"), facts, as_json=True)
+            return
         rows = []
         for name, setting in settings.items():
             field = Config.model_fields[name]
@@ -79,12 +91,9 @@ def fields(task: OneTask = None, preset: Preset = "default") -> None:
         print_rows(rows)
 
 
-def _rows(name: str, made: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+def _described(made: Callable[..., Any]) -> tuple[str, list[str]]:
     documented = made.func if isinstance(made, partial) else made  # its own is functools.partial's
-    yield name, summary(documented.__doc__)
-    arguments = ", ".join(_arguments(made))
-    if arguments:
-        yield "", arguments
+    return summary(documented.__doc__), list(_arguments(made))
 
 
 def _arguments(made: Callable[..., Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ interruption with 130.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -72,6 +74,19 @@ def print_rows(rows: Iterable[Sequence[str]], widest: int = WIDEST) -> None:
         )
 
 
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def print_listing(header: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool) -> None:
+    """Print rows under a header, or as JSON: an object for each row, with the header's words."""
+    if as_json:
+        print_json([dict(zip(map(str.lower, header), row, strict=True)) for row in rows])
+    else:
+        print_rows([header, *rows])
+
+
 def print_blocks(blocks: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> None:
     """Print titles with indented rows below them, and an empty line between two blocks."""
     for place, (title, rows) in enumerate(blocks):
@@ -105,11 +120,15 @@ class Interrupted:
 
 
 @contextmanager
-def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[Interrupted]:
+def errors(
+    interrupted: str = "interrupted; nothing was written", *, as_json: bool = False
+) -> Iterator[Interrupted]:
     """Print a user's mistake in one line and exit with status 2; other failures exit with 1.
 
     SIGTERM and SIGHUP act like Ctrl-C: the command prints the yielded message and exits with 130.
+    as_json: also print an object with the error on standard output.
     """
+    fail = partial(_fail, as_json=as_json)
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
@@ -120,13 +139,13 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
         yield at_interruption
     except ArgumentNeededError as error:
         option = OPTIONS.get(error.argument)
-        _fail(error if option is None else error.worded(option), 2)
+        fail(error if option is None else error.worded(option), 2)
     except (ValueError, TypeError) as error:
-        _fail(error, 2)
+        fail(error, 2)
     except ImportError as error:
-        _fail(needs("this command", error), 2)
+        fail(needs("this command", error), 2)
     except KeyboardInterrupt:
-        _fail(at_interruption.message, 130)
+        fail(at_interruption.message, 130)
     except BrokenPipeError:
         # The reader (head, less) closed the pipe; without this Python complains again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -134,15 +153,17 @@ def errors(interrupted: str = "interrupted; nothing was written") -> Iterator[In
     except OSError as error:
         where = f"{shown_path(error.filename)}: " if error.filename else ""
         if error.errno in _NO_PATH:
-            _fail(f"{where}{error.strerror}; use another path", 2)
+            fail(f"{where}{error.strerror}; use another path", 2)
         intact = "" if isinstance(error, NotWrittenError) else INTACT
-        _fail(f"{where}{error.strerror or error}{intact}", 1)
+        fail(f"{where}{error.strerror or error}{intact}", 1)
     except CellFailed as error:
-        _fail(error, 1)
+        fail(error, 1)
 
 
-def _fail(message: object, code: int) -> NoReturn:
+def _fail(message: object, code: int, *, as_json: bool) -> NoReturn:
     _say(message)
+    if as_json:
+        print_json({"error": one_line(str(message))})
     raise typer.Exit(code)
 
 
@@ -227,7 +248,12 @@ def _mistake(error: Exception, command: str, context: typer.Context | None) -> s
     option, parameter = str(getattr(error, "option_name", "")), getattr(error, "param", None)
     if kind == "NoSuchOption":
         known = [name for each in parameters for name in each.opts if name.startswith("--")]
-        return f"{command} has no option {shown(option)}{did_you_mean(option, known)}"
+        hint = did_you_mean(option, known)
+        if any(each.name == "settings" for each in parameters):
+            from ropewalk.lab.config import field_hint
+
+            hint = field_hint(option.lstrip("-").replace("-", "_")) or hint
+        return f"{command} has no option {shown(option)}{hint}"
     if kind == "BadOptionUsage":
         flag = any(option in each.opts and getattr(each, "is_flag", False) for each in parameters)
         return f"{option} takes {'no value' if flag else 'a value'}"

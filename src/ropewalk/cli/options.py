@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 import typer
 
 from ropewalk.checks import needs, shown
+from ropewalk.files import open_now
 
 if TYPE_CHECKING:
     import torch
@@ -149,6 +151,9 @@ TypePairing = Annotated[
 ]
 
 
+AsJson = Annotated[bool, flag("--json", "Print JSON.")]
+
+
 @overload
 def path_of(option: str, text: str) -> Path: ...
 @overload
@@ -174,6 +179,23 @@ def path_of(option: str, text: str | None) -> Path | None:
             f"{option} must be valid UTF-8, got {shown(text)}; use another path"
         ) from None
     return Path(text)
+
+
+def config_of_pipe(source: Any) -> Any:
+    """Return the config in a pipe, or in standard input for "-"; any other source as it is."""
+    if source is None or (str(source) != "-" and not Path(source).is_fifo()):
+        return source
+    from ropewalk.rotary.config.config_json import MAX_BYTES, parse_config
+
+    if str(source) == "-":
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with open_now(source) as file:
+            os.set_blocking(file.fileno(), True)
+            content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"config must have at most {MAX_BYTES:,} bytes, got more in {source}")
+    return parse_config(content.decode("utf-8", "replace"), str(source))
 
 
 def target_of(option: str, text: str | None, endings: Sequence[str]) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from ropewalk.checks import shown
 from ropewalk.cli import options
-from ropewalk.cli.messages import errors, print_blocks
-from ropewalk.cli.options import argument, flag, option
+from ropewalk.cli.messages import errors, print_blocks, print_json
+from ropewalk.cli.options import AsJson, argument, flag, option
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +55,7 @@ def usage(
         bool, flag("--trust-remote-code", "Execute the model code in MODEL.")
     ] = False,
     imports: options.Imports = None,
-    as_json: Annotated[bool, flag("--json", "Print one JSON document.")] = False,
+    as_json: AsJson = False,
     plot: Annotated[str | None, option("PATH", ".png or .svg file for the heat map.")] = None,
 ) -> None:
     """Show which rotary frequencies a model's heads use.
@@ -64,7 +63,7 @@ def usage(
     Norms of queries and keys by layer, head and pair; heads that attend by position or by content;
     and the loss if only the fastest share p of the pairs rotates (p-RoPE, without training).
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.lab.tasks.text_model import run_of
         from ropewalk.machine import pick_device
         from ropewalk.tools import usage as measure
@@ -90,7 +89,7 @@ def usage(
         if picture is not None:
             usage_picture(used).save(picture)
         if as_json:
-            print(json.dumps({"source": name, **used.to_dict()}, ensure_ascii=False, indent=1))
+            print_json({"source": name, **used.to_dict()})
         else:
             print_blocks(summary_blocks(used, name))
 

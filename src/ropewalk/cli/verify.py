@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.messages import errors, print_rows
-from ropewalk.cli.options import argument, flag, leave_out, option, path_of
+from ropewalk.cli.messages import errors, print_json, print_rows
+from ropewalk.cli.options import AsJson, argument, config_of_pipe, flag, leave_out, option, path_of
 
 if TYPE_CHECKING:
     from ropewalk.tools.verify import Report
@@ -84,14 +83,14 @@ def verify(
         option("ORDER", "bhsd or bshd: the order of batch, heads, sequence and dimensions."),
     ] = None,
     head_dim: Annotated[int | None, option("N", "Size of heads.", min=2)] = None,
-    as_json: Annotated[bool, flag("--json", "Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find out what a rotation really does, and name its faults.
 
     Angles are read from rotated vectors. Exits with 0 if no fault is found, 1 if there is a
     fault or if nothing could be tested, 2 if the command is wrong.
     """
-    with errors():
+    with errors(as_json=as_json):
         from ropewalk.tools.verify import verify as check
         from ropewalk.tools.verify.load_target import limited, load_target
 
@@ -107,7 +106,7 @@ def verify(
             with limited(SECONDS):
                 report = check(
                     load_target(str(target)),
-                    like=path_of("--like", like),
+                    like=config_of_pipe(path_of("--like", like)),
                     layer=layer,
                     length=length,
                     form=form,
@@ -115,7 +114,7 @@ def verify(
                     head_dim=head_dim,
                 )
         if as_json:
-            print(json.dumps(report.to_dict(), indent=1))
+            print_json(report.to_dict())
         else:
             print_report(report)
         if not report.right or not any(report.with_verdict("right")):
@@ -131,7 +130,9 @@ def _of_model(
 
     with redirect_stdout(sys.stderr):
         loaded = load_model(path, meta=meta, trust_remote_code=trust_remote_code)
-        report = verify_model(loaded, path_of("--like", like) or path, length=length)
+        report = verify_model(
+            loaded, config_of_pipe(path_of("--like", like)) or path, length=length
+        )
     config: Any = getattr(loaded, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     if "pairing" in report.faults and getattr(text, CONVERTED_PAIRING_KEY, None) is not None:

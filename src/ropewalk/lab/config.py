@@ -431,13 +431,20 @@ def rule_of(field: FieldInfo) -> str:
     return _rule(field.annotation, field.metadata)
 
 
+def field_hint(name: str) -> str:
+    """Return which field a name of another library or an option stands for, or ""."""
+    field = {"steps": "epochs", "max_steps": "epochs", "lr": "learning_rate"}.get(name, name)
+    return f"; write the field {field}=VALUE" if field in Config.model_fields else ""
+
+
 def _message(mistake: Any) -> str:
     fields = Config.model_fields
     name, got = (mistake["loc"] or ("",))[0], shown(mistake["input"])
     if mistake["type"] == "invalid_key":
         return f"config keys must be text, got {got}"
     if mistake["type"] == "extra_forbidden":
-        return f"{shown(name)} is not a field of a config{did_you_mean(name, fields)}"
+        hint = field_hint(str(name)) or did_you_mean(name, fields)
+        return f"{shown(name)} is not a field of a config{hint}"
     if mistake["type"] == "value_error":
         message = str(mistake["ctx"]["error"])
     elif name:  # replaces pydantic's less precise words

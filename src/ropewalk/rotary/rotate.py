@@ -99,7 +99,14 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
 
 
 def check_dense(name: str, x: Tensor) -> None:
-    """Raise if x is not a dense tensor; sparse, nested and MKL-DNN tensors are not dense."""
+    """Raise if x is not a dense tensor; sparse, nested and MKL-DNN tensors are not dense.
+
+    The older exporter of torch.onnx, which traces, is refused too: it would fix all positions.
+    """
+    if torch._C._get_tracing_state() and torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "torch.onnx.export must have dynamo=True to export a rotation, got dynamo=False"
+        )
     if x.layout is not torch.strided or x.is_nested:
         kind = f"a nested one of layout {x.layout}" if x.is_nested else f"layout {x.layout}"
         raise TypeError(f"{name} must be a dense tensor, got {kind}; see torch.Tensor.to_dense")

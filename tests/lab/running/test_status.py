@@ -66,6 +66,18 @@ def test_finished_and_waiting_cells(run):
     assert list_runs(run.parent) == [("run", "copy", "1 of 4 cells", "", "none, rotary")]
 
 
+def test_json_has_all_cells_and_runs(run, command):
+    status, out, err = command("status", run, "--json")
+    found = json.loads(out)
+    assert (status, err, found["run"], found["finished"]) == (0, "", str(run), False)
+    assert found["cells"] == json.loads(json.dumps([asdict(c) for c in read_status(run).cells]))
+    (row,) = json.loads(command("runs", run.parent, "--json")[1])
+    assert tuple(row.values()) == list_runs(run.parent)[0]
+    assert list(row) == ["folder", "task", "state", "score", "encodings"]
+    status, out, err = command("runs", run / "none", "--json")
+    assert (status, list(json.loads(out))) == (2, ["error"])
+
+
 def test_a_running_cell_shows_its_step_time_left_and_place(run):
     folder = OTHER.folder(run)
     with owned(folder, job="slurm job 7"), event_writer(folder, "a", {}) as write:

@@ -69,6 +69,11 @@ def _read(path: str) -> Any:
         # An error of `read_text` names the file; an OSError of `is_dir` does not.
         reason = f"{shown(path, 200)}: {error.strerror}" if isinstance(error, OSError) else error
         raise UnreadableConfigError("be a config.json or its folder", str(reason)) from None
+    return parse_config(text, str(file))
+
+
+def parse_config(text: str, name: str) -> Any:
+    """Return the JSON of a config. Raises ValueError with its name and the reason."""
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_doubles)
     except DoubledKeyError:
@@ -76,13 +81,13 @@ def _read(path: str) -> Any:
     except RecursionError:
         raise ValueError(
             f"config must be at most {MAX_DEPTH} objects and lists deep, "
-            f"got more in {shown(str(file), 200)}"
+            f"got more in {shown(name, 200)}"
         ) from None
     except ValueError as error:
         reason = json_problem(error)
     raise UnreadableConfigError(
         "be a readable JSON file, or its contents as a dictionary",
-        f"{shown(str(file), 200)}: {reason}",
+        f"{shown(name, 200)}: {reason}",
     ) from None
 
 
