@@ -64,6 +64,13 @@ def test_every_block_names_its_language(page):
     assert {name for name, _ in blocks(page)} <= LANGUAGES
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.stem)
+def test_the_first_example_that_rotates_names_the_axes(page):
+    """With as many heads as positions, no code can notice another order."""
+    rotating = [text for _, text in blocks(page) if re.search(r"\b(rope|rotate)\(", text)]
+    assert not rotating or re.search(r"# .*\((B, H, S, |D,)", rotating[0]), rotating[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
