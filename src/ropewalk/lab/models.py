@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ropewalk.checks import shown
-from ropewalk.encodings import build, build_encoder_decoder
 from ropewalk.lab.config import Config, validated
 from ropewalk.lab.presets import fields_of_other_tasks
 from ropewalk.lab.tensors import (
@@ -34,12 +33,10 @@ def build_model(config: Config, encoding: str, seed: int, vocabulary: int) -> Mo
 
 
 def _empty_model(config: Config, encoding: str, vocabulary: int) -> Model:
-    shape = config.shape(vocabulary)
+    shape, stacks = config.shape(vocabulary), config.stacks(encoding)
     if config.task == "translation":
-        stacks = shape.stack_shape(causal=False), shape.stack_shape(causal=True)
-        return Transformer(shape, *build_encoder_decoder(encoding, *stacks))
-    stack = shape.stack_shape(causal=config.causal)
-    return LanguageModel(shape, build(encoding, stack), causal=config.causal)
+        return Transformer(shape, **stacks)
+    return LanguageModel(shape, *stacks.values(), causal=config.causal)
 
 
 def load_model(path: Path, device: torch.device) -> tuple[Model, Config]:

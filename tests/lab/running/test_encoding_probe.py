@@ -12,7 +12,7 @@ from tiny_tasks import config_of, translation_config
 from ropewalk.encodings import REGISTRY, AttentionEncoding, Encoding
 from ropewalk.encodings.interface import Attended
 from ropewalk.lab.running import encoding_probe
-from ropewalk.lab.running.encoding_probe import check_encodings
+from ropewalk.lab.running.encoding_probe import ROTATE, RULES, check_encodings
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.model import attention_probabilities
 
@@ -20,6 +20,10 @@ from ropewalk.model import attention_probabilities
 def turned(x, positions):
     """x, multiplied by a power of its position."""
     return x * 0.8 ** positions[:, None].float()
+
+
+def counted(x):
+    return torch.arange(x.shape[-2])
 
 
 class Right(AttentionEncoding):
@@ -44,57 +48,6 @@ class Right(AttentionEncoding):
         return Attended(p @ v, p)
 
 
-class AtAllKeys(Right):
-    def rotate(self, q, k, placement):
-        return turned(q, placement.queries), None if k is None else turned(k, placement.keys)
-
-
-class CountsQueries(Right):
-    def rotate(self, q, k, placement):
-        return Right.rotate(self, turned(q, torch.arange(q.shape[-2])), k, placement)
-
-
-class NeedsKeys(Right):
-    def rotate(self, q, k, placement):
-        return turned(q, placement.queries), turned(k, placement.new_keys)
-
-
-class ValuesAtAllKeys(Right):
-    def rotate_values(self, v, placement):
-        return turned(v, placement.keys[: v.shape[-2]])
-
-
-class RestoresByCount(Right):
-    def restore(self, output, placement):
-        return turned(output, -torch.arange(output.shape[-2]))
-
-
-class BiasByCount(Right):
-    attends = False
-
-    def bias(self, placement):
-        n = torch.arange(len(placement.queries))[:, None]
-        return (n * placement.keys).expand(2, -1, -1)
-
-
-class AttendsByCount(Right):
-    def attend(self, q, k, v, placement, mask, need_probabilities=False):
-        q = turned(q, 3 * torch.arange(q.shape[-2]))
-        return super().attend(q, k, v, placement, mask)
-
-
-class BeamsInOrder(Right):
-    """Right token by token, but beams get positions that follow one another."""
-
-    def rotate(self, q, k, placement):
-        at = placement.queries[0] + torch.arange(q.shape[-2])
-        return turned(q, at), None if k is None else turned(k, placement.new_keys)
-
-
-class Uncached(AtAllKeys):
-    cached_keys = "none"
-
-
 class Zero(AttentionEncoding):
     """Wrong, but not with its first parameters."""
 
@@ -103,7 +56,7 @@ class Zero(AttentionEncoding):
         self.slope = torch.nn.Parameter(torch.zeros(()))
 
     def rotate(self, q, k, placement):
-        return q * (1 + self.slope * torch.arange(q.shape[-2])[:, None]), k
+        return q * (1 + self.slope * counted(q)[:, None]), k
 
 
 class Counts(Encoding):
@@ -111,28 +64,57 @@ class Counts(Encoding):
         super().__init__()
 
     def embed(self, x, positions):
-        return x + torch.arange(x.shape[1])[:, None]
+        return x + counted(x)[:, None]
 
 
-ROTATE = "rotate must rotate q to placement.queries and k to placement.new_keys"
+def but(**members):
+    """Return a site that is right but for these members."""
+    return type("Wrong", (Right,), members)
 
 
-def small(task, **fields):
-    if task == "translation":
-        return translation_config(**fields)
-    return config_of(task, **fields)
+ALL_KEYS = but(
+    rotate=lambda _, q, k, p: (turned(q, p.queries), None if k is None else turned(k, p.keys))
+)
+NEEDS_KEYS = but(rotate=lambda _, q, k, p: (turned(q, p.queries), turned(k, p.new_keys)))
+#: Right token by token, but beams get positions that follow one another.
+IN_ORDER = but(
+    rotate=lambda _, q, k, p: Right.rotate(_, turned(q, p.queries[0] + counted(q)), k, p)
+)
+WRONG = [
+    (ALL_KEYS, ROTATE),
+    (IN_ORDER, ROTATE),
+    (but(rotate=lambda _, q, k, p: Right.rotate(_, turned(q, counted(q)), k, p)), ROTATE),
+    (Zero, ROTATE),
+    (but(rotate_values=lambda _, v, p: turned(v, p.keys[: v.shape[-2]])), RULES[3][0]),
+    (but(restore=lambda _, output, p: turned(output, -counted(output))), RULES[4][0]),
+    (
+        but(
+            attends=False,
+            bias=lambda _, p: (torch.arange(len(p.queries))[:, None] * p.keys).expand(2, -1, -1),
+        ),
+        RULES[5][0],
+    ),
+    (
+        but(attend=lambda _, q, *rest: Right.attend(_, turned(q, 3 * counted(q)), *rest)),
+        "attend must take positions from placement",
+    ),
+    (Counts, "embed must take the positions of x from its argument"),
+]
 
 
 @pytest.fixture
 def refusal(monkeypatch):
     """Return what the probe says of an encoding with this site, or None."""
 
-    def refusal(made, task="translation", **settings):
+    def refusal(made, task="translation", name="mine"):
         made = made if issubclass(made, Encoding) else cases.of_site(made)
         monkeypatch.setitem(REGISTRY, "mine", made)
-        name = "mine(cross=True)" if settings.pop("cross", False) else "mine"
+        fields = {"encodings": (name,)}
+        translates = task == "translation"
         try:
-            check_encodings([small(task, encodings=(name,), **settings)])
+            check_encodings(
+                [translation_config(**fields) if translates else config_of(task, **fields)]
+            )
         except ValueError as error:
             return str(error)
         return None
@@ -140,64 +122,44 @@ def refusal(monkeypatch):
     return refusal
 
 
-@pytest.mark.parametrize(
-    ("site", "rule"),
-    [
-        (AtAllKeys, ROTATE),
-        (CountsQueries, ROTATE),
-        (BeamsInOrder, ROTATE),
-        (Zero, ROTATE),
-        (ValuesAtAllKeys, "rotate_values must rotate v to placement.new_keys"),
-        (RestoresByCount, "restore must rotate the output back by placement.queries"),
-        (BiasByCount, "bias must be (H, S, T), for placement.queries and placement.keys"),
-        (AttendsByCount, "attend must take positions from placement"),
-        (Counts, "embed must take the positions of x from its argument"),
-    ],
-)
+@pytest.mark.parametrize(("site", "rule"), WRONG)
 def test_what_is_wrong_only_on_a_cache_is_named_before_training(site, rule, refusal):
     said = refusal(site)
     assert f"encoding 'mine' decodes otherwise on a cache than without one: {rule}" in said
     assert "\n" not in said
-    if site is not BeamsInOrder:  # greedy decoding has no beams
+    if site is not IN_ORDER:  # greedy decoding has no beams
         assert rule in refusal(site, "copy")
     assert refusal(site, "masked-lm") is None  # which never decodes
 
 
 def test_a_site_between_source_and_target_must_do_without_keys(refusal):
-    assert "rotate must take None for k" in refusal(NeedsKeys, cross=True)
-    assert refusal(NeedsKeys) is None
+    assert "rotate must take None for k" in refusal(NEEDS_KEYS, name="mine(cross=True)")
+    assert refusal(NEEDS_KEYS) is None
 
 
-@pytest.mark.parametrize("site", [Right, Uncached])
-@pytest.mark.parametrize("cross", [False, True])
-def test_what_is_right_or_not_cached_passes(site, cross, refusal):
-    assert refusal(site, cross=cross) is None
+@pytest.mark.parametrize("name", ["mine", "mine(cross=True)"])
+def test_what_is_right_or_not_cached_passes(name, refusal):
+    assert refusal(Right, name=name) is None
+    assert refusal(type("Uncached", (ALL_KEYS,), {"cached_keys": "none"}), name=name) is None
 
 
 @pytest.mark.parametrize("attention", ["softmax", "performer", "elu(rotate=before)"])
 @pytest.mark.parametrize("width", [16, 256])
 def test_every_encoding_of_the_package_passes_by_far(attention, width, monkeypatch):
     monkeypatch.setattr(encoding_probe, "TOLERANCE", 5e-6)
+    fields = {"width": width, "heads": 2, "kv_heads": 1, "attention": attention}
     for name in [*cases.EVERY, *map(cases.crossing, cases.ATTENDING)]:
         try:
-            config = config_of(
-                "translation",
-                encodings=(name,),
-                width=width,
-                heads=2,
-                kv_heads=1,
-                attention=attention,
-            )
+            config = translation_config(encodings=(name,), **fields)
         except ValueError:  # it can't be built for this model
             continue
         check_encodings([config])
 
 
 def test_a_run_is_refused_before_it_has_a_folder_and_its_randomness_stays(monkeypatch, tmp_path):
-    monkeypatch.setitem(REGISTRY, "mine", cases.of_site(AtAllKeys))
-    wrong = config_of("copy", encodings=("shaw", "mine"))
+    monkeypatch.setitem(REGISTRY, "mine", cases.of_site(ALL_KEYS))
     with pytest.raises(ValueError, match="'mine' decodes otherwise"):
-        prepare(wrong, tmp_path / "run")
+        prepare(config_of("copy", encodings=("shaw", "mine")), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     config = translation_config(encodings=("transformer_xl", "shaw(cross=True)"))
     before = torch.random.get_rng_state()

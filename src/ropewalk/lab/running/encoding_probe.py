@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +19,8 @@ from ropewalk.model.attention import self_placement
 
 TOKENS, MEMORY = 5, 4
 TOLERANCE = 5e-5  # rounding of float32 is below 5e-6 here
-ROTATE = (
-    "rotate must rotate q to placement.queries and k to placement.new_keys, the positions of those "
-    "that it receives (placement.keys are those of all keys)"
-)
-#: What a member of AttentionEncoding must do, and which positions its result belongs to.
+ROTATE = "rotate must rotate q to placement.queries and k to placement.new_keys, its positions"
+#: What each member must do, and which positions its result belongs to.
 RULES = (
     (ROTATE, "queries"),
     (ROTATE, "new_keys"),
@@ -71,36 +69,33 @@ def _broken_rule(stacks: dict[str, Encoding], shape: TransformerShape, beams: bo
         attention, source = shape.new_attention(site), memory if place == "cross" else None
         if place == "encoder" or not cached:
             attention(x, source, causal=place == "decoder")
-            continue
-        step = _failed_step(attention, shape, x, source, branching=beams)
-        if step is not None:
-            return _broken_member(site, shape, step, crosses=place == "cross")
+        elif (step := _failed_step(attention, shape, x, source, beams)) is not None:
+            return _broken_member(site, shape, step, source is not None)
     return None
 
 
 def _failed_step(
-    attention: Attention, shape: TransformerShape, x: Tensor, memory: Tensor | None, branching: bool
+    attention: Attention, shape: TransformerShape, x: Tensor, memory: Tensor | None, beams: bool
 ) -> Placement | None:
     """Return the positions of the first step of decoding that differs on a cache, or None."""
-    cache, held, causal = shape.new_cache(1, branching=branching), x[:, :0], memory is None
-    for new in x.split((1, 2, 2) if branching else (3, 1, 1), 1):  # 2 beams, or a prompt of 3
-        prefixes = [torch.cat((held, line), 1) for line in new.split(1 if branching else 3, 1)]
+    cache, held = shape.new_cache(1, branching=beams), x[:, :0]
+    for new in x.split((1, 2, 2) if beams else (3, 1, 1), 1):  # two beams, or a prompt first
+        prefixes = [torch.cat((held, line), 1) for line in new.split(1 if beams else 3, 1)]
         n = new.shape[1] // len(prefixes)
-        anew = [attention(each, memory, causal=causal).output[:, -n:] for each in prefixes]
+        anew = [attention(p, memory, causal=memory is None).output[:, -n:] for p in prefixes]
         everything, seen = cache.add_tokens(new[..., 0])
-        step, own = self_placement(everything, new.shape[1], attention.encoding), cache.own[0]
-        mask = seen[:, None] if seen is not None and causal else None
+        step = self_placement(everything, new.shape[1], attention.encoding)
+        how: dict[str, Any] = {"cache": cache.own[0], "causal": seen is None}
+        how["mask"] = None if seen is None else seen[:, None]
         if memory is not None:
-            step, own = Placement(step.queries, torch.arange(MEMORY)), cache.memory[0]
-        looks_back = causal and mask is None
-        try:
-            out = attention(new, memory, placement=step, mask=mask, causal=looks_back, cache=own)
-            if not _equal(out.output, torch.cat(anew, 1)):
-                return step
-        except Exception:  # whatever its code raises
+            step, how = Placement(step.queries, torch.arange(MEMORY)), {"cache": cache.memory[0]}
+        same = False
+        with suppress(Exception):  # whatever its code raises
+            same = _equal(attention(new, memory, placement=step, **how).output, torch.cat(anew, 1))
+        if not same:
             return step
         held = prefixes[0]
-        if branching:
+        if beams:
             cache.follow(torch.zeros(len(x), 2, dtype=torch.int64))
     return None
 
@@ -136,7 +131,5 @@ def _broken_member(
     return f"{member} must take positions from placement.queries and placement.keys alone"
 
 
-def _equal(found: Tensor, wanted: Tensor) -> bool:
-    return found.shape == wanted.shape and torch.allclose(
-        found, wanted, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
-    )
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, TOLERANCE, TOLERANCE, equal_nan=True)
