@@ -36,23 +36,21 @@ def exported(data, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address():
-    """The address of a running server, with a slash at its end."""
+def address(tmp_path_factory):
+    """The address of a running server as it is printed; all folders of the tests are its RUN."""
     from ropewalk.explorer.page_files import page_files
-    from ropewalk.explorer.questions import ANSWERS
+    from ropewalk.explorer.questions import ANSWERS, about_runs
     from ropewalk.explorer.server import listen, make_app
 
     listening = listen(None)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(page_files(), {**ANSWERS, "echo": _echo}), log_level="warning", ws="none"
-        )
-    )
+    answers = {**ANSWERS, **about_runs(str(tmp_path_factory.getbasetemp())), "echo": _echo}
+    app = make_app(page_files(), answers, "letmein")
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/?token=letmein"
     server.should_exit = True
     thread.join()
 
@@ -68,6 +66,7 @@ def page(browser, address):
     """The page, opened once for all tests that only evaluate its modules."""
     opened = browser.new_page()
     opened.goto(address)
+    opened.wait_for_selector("h1")
     yield opened
     opened.close()
 
@@ -75,7 +74,7 @@ def page(browser, address):
 @pytest.fixture(scope="module")
 def watched(browser, address):
     """Return a function that opens a page of its own, and what these pages say in the console."""
-    heard = []
+    heard, own = [], (address.partition("?")[0], "about:")
 
     def new_page(**settings):
         page = browser.new_context(**settings).new_page()
@@ -84,9 +83,7 @@ def watched(browser, address):
         page.on("pageerror", lambda error: heard.append(str(error)))
         page.on(
             "request",
-            lambda asked: (
-                None if asked.url.startswith((address, "about:")) else heard.append(asked.url)
-            ),
+            lambda asked: None if asked.url.startswith(own) else heard.append(asked.url),
         )
         return page
 

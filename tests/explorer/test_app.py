@@ -1,19 +1,24 @@
 """The server: to this machine alone, under this machine's name, with one line for each mistake.
 
-These fail if another host's name or another page's origin is served, if a header that keeps the
-page offline is missing, or if a wrong question ends in anything but a message.
+These fail if another host's name, another page's origin or another program is served, if another
+user could read the token, if a header that keeps the page offline is missing, or if a wrong
+question ends in anything but a message.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import threading
+import webbrowser
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn
 
 from ropewalk.explorer.page_files import export, page_files
-from ropewalk.explorer.server import MOST_QUESTION_BYTES, listen
+from ropewalk.explorer.server import MOST_QUESTION_BYTES, listen, serve
 
 JSON = {"Content-Type": "application/json"}
 
@@ -21,11 +26,13 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture
 def ask(address):
     """Return a function that sends a request and returns the status, headers and body."""
+    cookie = {"Cookie": f"ropewalk-{urlsplit(address).port}=letmein"}
 
     def request(method, path, body=None, headers=()):
+        headers = cookie | dict(headers)
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
         try:
-            connection.request(method, path, body, dict(headers))
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             return response.status, dict(response.getheaders()), response.read()
         finally:
@@ -48,6 +55,43 @@ def test_every_file_is_served_under_the_policy(ask):
 @pytest.mark.parametrize("path", ["/nothing.js", "/../app.py", "/rooms", "/%2e%2e/app.py", "/api/"])
 def test_other_paths_are_not_served(ask, path):
     assert ask("GET", path)[0] in (404, 405)
+
+
+def test_only_the_link_lets_a_browser_in(ask, address):
+    port = urlsplit(address).port
+    asked = [("GET", "/"), ("GET", "/main.js"), ("GET", "/no"), ("GET", "/?token=letmei")]
+    asked += [("GET", "/?token="), ("GET", "/?token=%ff"), ("POST", "/api/echo"), ("PUT", "/")]
+    for cookie in ("", f"ropewalk-{port}=", f"ropewalk-{port}=letmei", "ropewalk-1=letmein"):
+        for method, path in asked:
+            status, _, body = ask(method, path, b"{}", JSON | {"Cookie": cookie})
+            assert (status, b"open the link that ropewalk explore printed" in body) == (403, True)
+    status, headers, body = ask("GET", "/?token=letmein", headers={"Cookie": ""})
+    assert (status, b"letmein" in body) == (200, False)
+    wanted = f"ropewalk-{port}=letmein; Path=/; HttpOnly; SameSite=Strict"
+    assert headers["set-cookie"] == wanted
+
+
+def test_the_browser_is_led_in_by_a_file_that_other_users_cannot_read(browser, monkeypatch):
+    opened, run, page = [], uvicorn.Server.run, browser.new_page()
+
+    def visited(server, sockets):
+        thread = threading.Thread(target=run, args=(server, sockets), daemon=True)
+        thread.start()
+        path = Path(urlsplit(opened[0]).path)
+        assert (path.stat().st_mode & 0o777, opened[0].count("token")) == (0o600, 0)
+        page.goto(opened[0])
+        page.wait_for_selector("h1")
+        assert page.url.partition("/#")[2] == "turn?position=7&head_dim=8"
+        page.reload()
+        page.wait_for_selector("h1")
+        server.should_exit = True
+        thread.join()
+
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(uvicorn.Server, "run", visited)
+    serve(None, "#turn?position=7&head_dim=8", opens=True, say=str)
+    page.close()
+    assert not Path(urlsplit(opened[0]).path).exists()
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil"])

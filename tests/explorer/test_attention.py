@@ -1,12 +1,14 @@
 """The room Attention: stored maps of a run, models that read typed text, and mistakes.
 
 These fail if weights change on their way to the page, if a translation is not the one of `ropewalk
-translate`, if a text is too long for the page, or if what is wrong with a folder is not said.
+translate`, if a text is too long for the page, if what is wrong with a folder is not said, or if
+the page opens others than the user named.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +19,7 @@ from synthetic_run import write_run
 from tiny_tasks import config_of, translation_config
 
 from ropewalk.explorer.attention_room import MOST_TOKENS, attention_answer, run_answer
+from ropewalk.explorer.questions import about_runs
 from ropewalk.files import write_checked_json
 from ropewalk.lab.decoding.translator import Translator
 
@@ -75,7 +78,22 @@ def test_words_of_a_run_are_text_and_no_markup(visit, stored):
 def test_what_is_wrong_with_a_folder_is_said(run, why, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=why):
-        run_answer({"run": run})
+        about_runs(str(ROOT))["run"]({"run": run})
+
+
+def test_a_folder_elsewhere_is_refused_in_the_same_words(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "link").symlink_to(there)
+    monkeypatch.chdir(here)
+    with pytest.raises(ValueError, match="without results"):
+        about_runs(str(there))["run"]({"run": str(there)})
+    for run in ("link", "link/in", there, tmp_path / "no", "../there", "../herein", "~root"):
+        if run == there:  # from here on, the file system is not asked
+            monkeypatch.setattr(os.path, "realpath", None)
+        with pytest.raises(ValueError, match="must be in the folder in which ropewalk explore was"):
+            about_runs(None)["run"]({"run": str(run)})
 
 
 def test_an_example_beyond_the_stored_ones_is_refused(stored):

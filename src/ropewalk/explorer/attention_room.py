@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import needs
-from ropewalk.explorer.questions import number_of, text_of
+from ropewalk.explorer.questions import MOST_PATH, number_of, text_of
 from ropewalk.files import shown_path
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ropewalk.model import LanguageModel
 
 
-MOST_PATH, MOST_TEXT = 500, 500  # characters
+MOST_TEXT = 500  # characters
 MOST_TOKENS = 64  # of a typed text: beyond, a map's cells are too small to see
 MOST_WEIGHTS = 4_000_000  # of one answer, which takes two bytes for each
 MOST_MODELS = 8  # that stay in memory

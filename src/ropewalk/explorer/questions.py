@@ -5,12 +5,17 @@ A question and its answer are objects of JSON. A ValueError is a mistake in the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ropewalk.checks import shown
+from ropewalk.files import shown_path
+
+MOST_PATH = 500  # characters
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -21,15 +26,28 @@ def _ask(room: str, function: str, question: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-#: `serve` replaces "given": it knows the RUN of the command line.
 ANSWERS: dict[str, Answer] = {
     "extend": partial(_ask, "stretch_room", "extend_answer"),
     "encoding": partial(_ask, "encodings_room", "encoding_answer"),
     "encodings": partial(_ask, "encodings_room", "names_answer"),
-    "run": partial(_ask, "attention_room", "run_answer"),
-    "attention": partial(_ask, "attention_room", "attention_answer"),
-    "given": lambda _: {"run": None},
 }
+
+
+def about_runs(given: str | None) -> dict[str, Answer]:
+    """Return who answers about runs in `given` (RUN) or in this folder; no others are touched."""
+    folders, real = [os.path.abspath(given or "."), os.getcwd()], os.path.realpath
+
+    def about(function: str, question: dict[str, Any]) -> dict[str, Any]:
+        text = text_of(question, "run", MOST_PATH).strip()
+        run = os.path.abspath(os.path.expanduser(text)) if text and "\0" not in text else ""
+        near = [folder for folder in folders if Path(run).is_relative_to(folder)]
+        if run and not any(Path(real(run)).is_relative_to(real(folder)) for folder in near):
+            where = "in the folder in which ropewalk explore was started, or its RUN"
+            raise ValueError(f"run must be {where}, got {shown_path(run)}; start it again there")
+        return _ask("attention_room", function, {**question, "run": run})
+
+    answers = {"run": partial(about, "run_answer"), "attention": partial(about, "attention_answer")}
+    return {**answers, "given": lambda _: {"run": given}}
 
 
 def text_of(question: dict[str, Any], name: str, most: int) -> str:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import html
 import json
+import secrets
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
-from pathlib import PurePosixPath
+from functools import partial
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ropewalk.explorer.page_files import POLICY, page_files
-from ropewalk.explorer.questions import ANSWERS, Answer
+from ropewalk.explorer.questions import ANSWERS, Answer, about_runs
 
 ADDRESS = "127.0.0.1"
+LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=%s">'
 EARLY = 1.0  # seconds until torch is imported: the page is loaded first
 
 
@@ -40,13 +46,16 @@ def serve(
     opens: whether to open the user's browser. run: the folder that the room Attention opens without
     a click, unlike one that only a link names. Raises ValueError if the port is taken.
     """
-    answers = {**ANSWERS, "given": lambda _: {"run": run}}
-    app = make_app(page_files(), answers)
-    with listen(port) as listening:
-        address = f"http://{ADDRESS}:{listening.getsockname()[1]}/{link}"
+    token = secrets.token_urlsafe(32)
+    app = make_app(page_files(), {**ANSWERS, **about_runs(run)}, token)
+    with listen(port) as listening, TemporaryDirectory(prefix="ropewalk-") as folder:
+        address = f"http://{ADDRESS}:{listening.getsockname()[1]}/?token={token}{link}"
         say(f"{address}\nCtrl-C ends it.")
         if opens:
-            webbrowser.open(address)
+            page = Path(folder, "open.html")  # other users see the arguments of the browser
+            page.touch(0o600)
+            page.write_text(LEADING % html.escape(address), encoding="utf-8")
+            webbrowser.open(page.as_uri())
         config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=2)
         early = threading.Timer(EARLY, _import_answers)
         early.start()
@@ -101,15 +110,30 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+#: The link is opened by a file, for which browsers send no strict cookie: the page itself goes on.
+ENTERED = '<!doctype html><meta charset="utf-8"><script src="/enter.js"></script>'
 
-def make_app(files: Mapping[str, bytes], answers: Mapping[str, Answer]) -> Starlette:
+
+def make_app(files: Mapping[str, bytes], answers: Mapping[str, Answer], token: str) -> Starlette:
     """Return the application for these files and answers.
 
-    A request must name this machine as its host, so that no other site's name can be pointed here
-    (DNS rebinding), and a question must be JSON from this page: a page of another origin cannot
-    send that without permission, and none is given.
+    A link with the token gives the browser a cookie, which everything else needs: other users of
+    this machine reach the port too. A request must name this machine as its host, so that no other
+    site's name can be pointed here (DNS rebinding), and a question must be JSON from this page: a
+    page of another origin cannot send that without permission, and none is given.
     """
     alone = threading.Lock()  # answers may compute on all cores
+    files = {**files, "enter.js": b'location.replace("/" + location.hash);'}
+    same = partial(secrets.compare_digest, token.encode())
+
+    async def admit(request: Request, proceed: RequestResponseEndpoint) -> Response:
+        name = f"ropewalk-{request.scope['server'][1]}"  # browsers share cookies among ports
+        if same(request.query_params.get("token", "").encode()):
+            cookie = {"Set-Cookie": f"{name}={token}; Path=/; HttpOnly; SameSite=Strict"}
+            return Response(ENTERED, 200, {**HEADERS, **cookie}, "text/html")
+        if same(request.cookies.get(name, "").encode()):
+            return await proceed(request)
+        return _failed(403, "open the link that ropewalk explore printed: its token is missing")
 
     def serve(request: Request) -> Response:
         path = request.path_params["path"] or "index.html"
@@ -141,7 +165,10 @@ def make_app(files: Mapping[str, bytes], answers: Mapping[str, Answer]) -> Starl
             Route("/api/{name}", ask, methods=["POST"]),
             Route("/{path:path}", serve),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False),
+            Middleware(BaseHTTPMiddleware, dispatch=admit),
+        ],
     )
 
 

@@ -54,8 +54,7 @@ STOP_SIGNALS = [
 INTERRUPTED = 130  # stopped by a signal after saving, or lost; the cell may start again
 BUSY = 75  # another process works on the cell
 
-#: An environment in which Python does not import from the working directory, as by `python -P`,
-#: but also in the processes that a process starts, such as those of compilers and of launchers.
+#: As `python -P`, but inherited by children: Python does not import from the working directory.
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 AT_ONCE = 2.0  # seconds in which several signals count as one
