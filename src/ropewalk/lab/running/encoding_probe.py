@@ -19,7 +19,7 @@ from ropewalk.model.attention import self_placement
 
 TOKENS, MEMORY = 5, 4
 TOLERANCE = 5e-5  # rounding of float32 is below 5e-6 here
-ROTATE = "rotate must rotate q to placement.queries and k to placement.new_keys, its positions"
+ROTATE = "rotate must rotate q to placement.queries, and k to placement.new_keys (not .keys)"
 #: What each member must do, and which positions its result belongs to.
 RULES = (
     (ROTATE, "queries"),
