@@ -65,8 +65,9 @@ def _broken_rule(stacks: dict[str, Encoding], shape: TransformerShape, beams: bo
         two, embed = torch.tensor([3, 3]), stacks["decoder"].embed
         if not _equal(embed(x[:, two], two), embed(x, torch.arange(TOKENS))[:, two]):
             return "embed must take the positions of x from its argument"
+    attention = shape.new_attention(AttentionEncoding())  # one for all, which saves most time
     for site, place in sites.items():
-        attention, source = shape.new_attention(site), memory if place == "cross" else None
+        attention.encoding, source = site, memory if place == "cross" else None
         if place == "encoder" or not cached:
             attention(x, source, causal=place == "decoder")
         elif (step := _failed_step(attention, shape, x, source, beams)) is not None:
