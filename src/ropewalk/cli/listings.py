@@ -26,7 +26,7 @@ def encodings(imports: Imports = None, as_json: AsJson = False) -> None:
         from ropewalk.encodings.outside import add_installed, installed_names
 
         import_all(imports)
-        broken, lines = {}, []
+        broken = {}
         for name in installed_names():
             if name not in REGISTRY:
                 try:
@@ -38,9 +38,8 @@ def encodings(imports: Imports = None, as_json: AsJson = False) -> None:
         if as_json:
             print_listing(("ENCODING", "DESCRIPTION", "ARGUMENTS"), rows, as_json=True)
             return
-        for name, what, arguments in rows:
-            lines += [(name, what), *([("", ", ".join(arguments))] if arguments else [])]
-        print_rows(lines)
+        pairs = (((name, what), ("", ", ".join(given))) for name, what, given in rows)
+        print_rows(line for pair in pairs for line in pair if line[1])
 
 
 def tasks(as_json: AsJson = False) -> None:
@@ -74,21 +73,20 @@ def fields(task: OneTask = None, preset: Preset = "default", as_json: AsJson = F
     with errors(as_json=as_json):
         from ropewalk.lab.config import Config, rule_of
 
-        defaults = _defaults(task, preset)
-        settings = {name: f"{name}={_written(value)}" for name, value in defaults.items()}
-        room = WIDTH - 2 - max(map(len, settings.values()))
-        if as_json:
-            table = [(name, v, Config.model_fields[name]) for name, v in defaults.items()]
-            facts = [(name, v, rule_of(field), field.description) for name, v, field in table]
-            print_listing(("FIELD", "DEFAULT", "RULE", "DESCRIPTION"), facts, as_json=True)
-            return
         rows = []
-        for name, setting in settings.items():
+        for name, value in _defaults(task, preset).items():
             field = Config.model_fields[name]
-            described, rule = str(field.description), rule_of(field)
+            rows.append((name, value, rule_of(field), str(field.description)))
+        if as_json:
+            print_listing(("FIELD", "DEFAULT", "RULE", "DESCRIPTION"), rows, as_json=True)
+            return
+        settings = [f"{name}={_written(value)}" for name, value, *_ in rows]
+        room = WIDTH - 2 - max(map(len, settings))
+        lines = []
+        for setting, (*_, rule, described) in zip(settings, rows, strict=True):
             both = f"{described} ({rule})"
-            rows.append((setting, both if len(both) <= room and rule != "text" else described))
-        print_rows(rows)
+            lines.append((setting, both if len(both) <= room and rule != "text" else described))
+        print_rows(lines)
 
 
 def _described(made: Callable[..., Any]) -> tuple[str, list[str]]:
