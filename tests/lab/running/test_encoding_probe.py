@@ -143,6 +143,12 @@ def test_what_is_right_or_not_cached_passes(name, refusal):
     assert refusal(type("Uncached", (ALL_KEYS,), {"cached_keys": "none"}), name=name) is None
 
 
+def test_what_needs_another_device_is_not_refused_on_this_one(refusal):
+    needs_gpu = but(attends=False, bias=lambda _, p: 1 / 0)
+    assert "'mine' can't be used, ZeroDivisionError: division by zero; fix it" in refusal(needs_gpu)
+    check_encodings([config_of("copy", encodings=("mine",))], elsewhere=True)
+
+
 @pytest.mark.parametrize("attention", ["softmax", "performer", "elu(rotate=before)"])
 @pytest.mark.parametrize("width", [16, 256])
 def test_every_encoding_of_the_package_passes_by_far(attention, width, monkeypatch):

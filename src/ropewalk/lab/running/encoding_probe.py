@@ -31,17 +31,23 @@ RULES = (
 )
 
 
-def check_encodings(configs: Iterable[Config]) -> None:
+def check_encodings(configs: Iterable[Config], *, elsewhere: bool = False) -> None:
     """Raise ValueError if decoding with an encoding gives other results on a cache than without.
 
-    It takes milliseconds on the CPU, and random states stay as they are.
+    It takes milliseconds on the CPU, and random states stay as they are. elsewhere: whether models
+    train on another device, so that an encoding may be right although it fails on the CPU.
     """
     sizes = {replace(each.shape(1), dropout=0.0, feed_forward=1): each for each in configs}
     for shape, config, name in ((s, c, n) for s, c in sizes.items() for n in c.encodings):
         what = f"encoding {shown(name)}"
-        with foreign_code(what, "fix it", "used"), torch.random.fork_rng([]), torch.no_grad():
-            torch.default_generator.manual_seed(0)
-            rule = _broken_rule(config.stacks(name), shape, config.task == "translation")
+        try:
+            with foreign_code(what, "fix it", "used"), torch.random.fork_rng([]), torch.no_grad():
+                torch.default_generator.manual_seed(0)
+                rule = _broken_rule(config.stacks(name), shape, config.task == "translation")
+        except ValueError:
+            if not elsewhere:
+                raise
+            continue
         if rule is not None:
             raise ValueError(
                 f"{what} decodes otherwise on a cache than without one: {rule}; fix it, or set "

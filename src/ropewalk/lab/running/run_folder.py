@@ -145,7 +145,8 @@ def _prepare(config: Config, run: Path, progress: Progress, *, elsewhere: bool) 
     checked = [] if elsewhere else grid
     for each in checked:
         check_memory(each, 1)  # before data is read; again below, with the vocabulary
-    check_encodings(grid)
+    on_cpu = not elsewhere and pick_device(config.device).type == "cpu"
+    check_encodings(grid, elsewhere=not on_cpu)
     task = open_task(config, run)
     task.progress = progress
     digest = task.digest()
