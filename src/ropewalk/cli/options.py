@@ -183,11 +183,12 @@ def path_of(option: str, text: str | None) -> Path | None:
 
 def config_of_pipe(source: Any) -> Any:
     """Return the config in a pipe, or in standard input for "-"; any other source as it is."""
-    if source is None or (str(source) != "-" and not Path(source).is_fifo()):
+    piped = source is not None and os.path.exists(source) and Path(source).is_fifo()
+    if not piped and str(source) != "-":
         return source
     from ropewalk.rotary.config.config_json import MAX_BYTES, parse_config
 
-    if str(source) == "-":
+    if not piped:
         content = sys.stdin.buffer.read(MAX_BYTES + 1)
     else:
         with open_now(source) as file:
