@@ -56,17 +56,14 @@ def test_two_models(inspect):
 
 
 def test_standard_input_and_pipes_are_read_within_the_limit(inspect, monkeypatch, tmp_path):
-    with open("llama-2-7b.json", "rb") as file:
-        content = file.read()
-
     def piped(content, *words):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         return inspect("-", *words)
 
+    content = (FOLDER / "llama-2-7b.json").read_bytes()
     assert piped(content)[1].startswith("the config: llama, context 4,096")
     assert json.loads(piped(content, "codellama-7b.json", "--json")[1])["same"] is False
-    _, _, err = piped(b" " * (MAX_BYTES + 1))
-    assert err == "ropewalk: config must have at most 4,194,304 bytes, got more in -\n"
+    assert "at most 4,194,304 bytes, got more in -\n" in piped(b" " * (MAX_BYTES + 1))[2]
     assert "got '-': the end at line 1, column 2 is not JSON" in piped(b"{")[2]
     os.mkfifo(pipe := tmp_path / "pipe")
     assert "it is empty" in inspect(pipe)[2]  # nobody writes, and nobody waits

@@ -222,16 +222,16 @@ class Rotated(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("call", ["rope", "rope.rotate", "rotate"])
+@pytest.mark.parametrize(
+    "call", ["rope(q, q)[0]", "rope.rotate(q, at)", "rotate(q, *tables, **half)"]
+)
 def test_the_older_exporter_is_told_of_the_newer_one(call):
-    rope = RotaryEmbedding(RotarySpec(8))
-    cos, sin = rope.tables(torch.arange(5))
+    rope, at = RotaryEmbedding(RotarySpec(8)), torch.arange(5)
+    names = {"rope": rope, "at": at, "tables": rope.tables(at), "half": {"pairing": "half"}}
 
     class Turned(nn.Module):
         def forward(self, q: Tensor) -> Tensor:
-            if call == "rotate":
-                return rotate(q, cos, sin, pairing="half")
-            return rope(q, q)[0] if call == "rope" else rope.rotate(q, torch.arange(5))
+            return eval(call, {"rotate": rotate}, {**names, "q": q})
 
     with pytest.raises(RuntimeError, match="must have dynamo=True"):
         torch.onnx.export(Turned(), (torch.ones(1, 2, 5, 8),), io.BytesIO(), dynamo=False)
