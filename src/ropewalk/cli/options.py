@@ -196,7 +196,10 @@ def config_of_pipe(source: Any) -> Any:
             content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"config must have at most {MAX_BYTES:,} bytes, got more in {source}")
-    return parse_config(content.decode("utf-8", "replace"), str(source))
+    try:
+        return parse_config(content.decode("utf-8"), str(source))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"config must be UTF-8, got byte {error.start} in {source}") from None
 
 
 def target_of(option: str, text: str | None, endings: Sequence[str]) -> Path | None:
