@@ -90,6 +90,7 @@ def _be_new(words, env):
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         setattr(sys, name, open(number, "rww"[number], **how))  # noqa: SIM115
     sys.stderr.reconfigure(line_buffering=True)
+    torch._logging._internal._init_logs()  # its handlers have streams that are closed
     sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
     warnings.resetwarnings()
     for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
