@@ -9,7 +9,7 @@ import pytest
 import torch
 from refusals import check_refused
 
-from ropewalk import RotaryEmbedding, RotarySpec, rotate, scaling
+from ropewalk import RotaryEmbedding, RotarySpec, XPosEmbedding, rotate, scaling
 
 
 def spec(**arguments):
@@ -143,9 +143,8 @@ def test_devices_that_differ():
         lambda: Q[0, 0].to_sparse_csr(),
         lambda: Q.to_mkldnn(),
         lambda: torch.nested.nested_tensor([Q[0], Q[1]]),
-        lambda: torch.nested.nested_tensor([Q[0], Q[1]], layout=torch.jagged),
     ],
-    ids=["sparse", "csr", "mkldnn", "nested", "jagged"],
+    ids=["sparse", "csr", "mkldnn", "nested"],
 )
 def test_a_tensor_that_is_not_dense(make):
     with warnings.catch_warnings():
@@ -159,6 +158,22 @@ def test_a_tensor_that_is_not_dense(make):
         (both(Q, x), "k must be a dense tensor, got"),
         (rotated(x), "x must be a dense tensor, got"),
         (rotated(out=x), "out must be a dense tensor, got"),
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor():
+    x, p = (torch.nested.nested_tensor([*of], layout=torch.jagged) for of in (Q, (FIVE, FIVE)))
+    dense = "must be a dense tensor, got a nested one"
+    check_refused(
+        (TypeError, ValueError),
+        (turn(x), "seq_dim must be -2, for x of (B, H, S, D), or -3, for (B, S, H, D), got -2 for"),
+        (rotated(x, seq_dim=-3), f"x {dense}"),
+        (rotated(out=x), f"out {dense}"),
+        (lambda: XPosEmbedding(ROPE.spec).rotate_keys(x, seq_dim=-3), f"k {dense}"),
+        (turn(Q, torch.nested.nested_tensor([FIVE])), f"positions {dense}"),
+        (lambda: ROPE.rotate(x, FIVE, seq_dim=-3), "positions must be (8,) or (1, 8) for x of"),
+        (lambda: ROPE.rotate(x, p, seq_dim=-3), "positions must be (j"),
     )
 
 

@@ -19,6 +19,7 @@ from ropewalk.rotary.shape_checks import (
     check_serves,
     check_tensor,
     check_within_int64,
+    tokens,
 )
 from ropewalk.rotary.spec import ELSEWHERE, RotarySpec
 from ropewalk.rotary.tables import Length, RopeTables, RotaryTables, Tables, apply_tables
@@ -110,6 +111,11 @@ class RotaryEmbedding(nn.Module):
             This is not checked for `positions` on a GPU (a check would have to wait for the GPU),
             nor under torch.compile.
 
+        DTensors: q and k may be sharded by batch, heads or sequence; plain positions and lengths
+        are those of the complete tensors. Nested tensors of layout torch.jagged, (B, j, H, D) with
+        seq_dim=-3 or (B, H, j, D): each row is at offset, offset + 1, ..., or at positions (B, j)
+        with q's offsets, or (T,) for all tokens. torch compiles only those without `lengths`.
+
         H and K may differ (GQA), and so may S and T if key_positions are given. Returns rotated q
         and k, with their shapes and dtypes. Raises ValueError or TypeError that names the argument,
         what it must be, and the value it got.
@@ -176,7 +182,8 @@ class RotaryEmbedding(nn.Module):
         if isinstance(by, (int, torch.SymInt)):
             check_within_int64("by", by)
             size = (self.spec.axis_count,) * (self.spec.axis_count > 1)
-            by = torch.full((*size, sequence_length("k", k, seq_dim)), by, device=k.device)
+            sequence_length("k", k, seq_dim)
+            by = torch.full((*size, tokens(k).shape[seq_dim]), by, device=k.device)
         source = self._tables
         cos, sin = source.for_tensor(
             k, by, 0, length, seq_dim, name="k", positions_name="by", distances=True
@@ -218,7 +225,7 @@ class RotaryEmbedding(nn.Module):
         if type(offset) is not int or isinstance(length, Tensor) or self.spec.blocks is not None:
             return None
         rows = self._tables.cached_rows(length)
-        if rows is None or not isinstance(q, Tensor) or not isinstance(k, Tensor):
+        if rows is None or type(q) not in operator.PLAIN or type(k) not in operator.PLAIN:
             return None
         width = (self.spec.head_dim,)
         try:

@@ -84,16 +84,24 @@ def sequence_length(name: str, x: Tensor, seq_dim: int) -> int:
     """Return S of a tensor with its sequence on axis `seq_dim`; raise if it has no such axis."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
-    check_dense(name, x)
-    if seq_dim not in (-2, -3):
+    if x.layout is not torch.jagged:
+        check_dense(name, x)
+    elsewhere = x.is_nested and x._ragged_idx != x.ndim + seq_dim  # type: ignore[attr-defined]
+    if seq_dim not in (-2, -3) or elsewhere:
         raise ValueError(
             f"seq_dim must be -2, for {name} of (B, H, S, D), or -3, for (B, S, H, D), "
-            f"got {shown(seq_dim)}"
+            f"got {shown(seq_dim)} for shape {tuple(x.shape)}"
         )
     if x.ndim < -seq_dim:
         raise ValueError(
             f"{name} must have at least {-seq_dim} axes if seq_dim={seq_dim}, "
             f"got shape {tuple(x.shape)}"
+        )
+    at = x.placements if operator.is_sharded(x) else ()  # type: ignore[attr-defined]
+    if at and not all(p.is_replicate() or (p.is_shard() and p.dim < x.ndim - 1) for p in at):
+        raise ValueError(
+            f"{name} must be replicated, or sharded by batch, heads or sequence, got placements "
+            f"{at}; call {name}.redistribute(placements=…) first"
         )
     return x.shape[seq_dim]
 
@@ -108,7 +116,9 @@ def check_dense(name: str, x: Tensor) -> None:
             "torch.onnx.export must have dynamo=True to export a rotation, got dynamo=False"
         )
     if x.layout is not torch.strided or x.is_nested:
-        kind = f"a nested one of layout {x.layout}" if x.is_nested else f"layout {x.layout}"
+        kind = f"layout {x.layout}"
+        if x.is_nested:
+            kind = f"a nested one of {kind} (RotaryEmbedding takes torch.jagged)"
         raise TypeError(f"{name} must be a dense tensor, got {kind}; see torch.Tensor.to_dense")
 
 
@@ -124,7 +134,7 @@ def check_device(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
 def check_tables(cos: Tensor, sin: Tensor, x: Tensor, seq_dim: int) -> None:
     """Raise if x cannot be rotated, or if cos and sin are not tables for it."""
     length = sequence_length("x", x, seq_dim)
-    for name, table in (("cos", cos), ("sin", sin)):
+    for name, table in (("x", x), ("cos", cos), ("sin", sin)):
         if not isinstance(table, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(table).__name__}")
         check_dense(name, table)
@@ -177,10 +187,11 @@ def _check_out(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
         raise TypeError(f"out must be a tensor, got {type(out).__name__}")
     check_dense("out", out)
     check_device("out", out, "x", x)
-    if out.shape != x.shape or out.dtype != x.dtype:
+    sharded = operator.is_sharded(x)
+    if (out.shape, out.dtype, operator.is_sharded(out)) != (x.shape, x.dtype, sharded):
         raise ValueError(
-            f"out must have x's shape and dtype, {tuple(x.shape)} and {x.dtype}, "
-            f"got {tuple(out.shape)} and {out.dtype}"
+            f"out must have x's shape and dtype, {tuple(x.shape)} and {x.dtype}, and be a DTensor "
+            f"if x is one, got {tuple(out.shape)} and {out.dtype} in a {type(out).__name__}"
         )
     if out._is_zerotensor():
         raise ValueError(

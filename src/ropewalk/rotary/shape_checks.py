@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.checks import shown
-from ropewalk.rotary.rotate import sequence_length
+from ropewalk.rotary.rotate import check_dense, sequence_length
 from ropewalk.rotary.spec import RotarySpec
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -26,6 +26,9 @@ def check_tensor(
     if positions is None:
         return
     check_positions(positions_name, positions, spec)
+    if x.is_nested and not positions.is_nested:
+        x = tokens(x)
+        length = x.shape[seq_dim]
     batch = x.shape[0] if x.ndim > -seq_dim else 1
     front = (spec.axis_count,) * (spec.axis_count > 1)
     batched = positions.ndim == len(front) + 2
@@ -38,6 +41,11 @@ def check_tensor(
             f"{positions_name} must be {(*front, length)} or {(*front, batch, length)} for {name} "
             f"of shape {tuple(x.shape)} with seq_dim={seq_dim}, got shape {tuple(positions.shape)}"
         )
+
+
+def tokens(x: Tensor) -> Tensor:
+    """Return x, or all tokens of a nested tensor as a batch of one sequence."""
+    return x.values().unsqueeze(0) if x.is_nested else x
 
 
 def check_width(name: str, x: Tensor, spec: RotarySpec) -> None:
@@ -54,6 +62,8 @@ def check_positions(name: str, positions: Tensor, spec: RotarySpec) -> None:
         raise TypeError(
             f"{name} must be an integer tensor, got {shown(positions)}; write torch.tensor(...)"
         )
+    if positions.layout is not torch.jagged:
+        check_dense(name, positions)
     if positions.dtype not in INTEGERS:
         if not (spec.continuous and positions.is_floating_point()):
             raise TypeError(

@@ -16,11 +16,12 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ropewalk.checks import shown
 from ropewalk.rotary import frequencies
 from ropewalk.rotary.kernels import operator
+from ropewalk.rotary.kernels.operator import PLAIN, is_sharded, whole
 from ropewalk.rotary.reference import Layout
 from ropewalk.rotary.rotate import check_tables
 from ropewalk.rotary.shape_checks import (
@@ -31,6 +32,7 @@ from ropewalk.rotary.shape_checks import (
     check_serves,
     check_tensor,
     check_width,
+    tokens,
 )
 from ropewalk.rotary.spec import Pairing, RotarySpec
 
@@ -60,11 +62,11 @@ class RopeTables(ABC):
         Raises TypeError or ValueError for other positions.
         """
         check_positions("positions", positions, self.spec)
-        return self._build_tables(positions, length)
+        return self._build_tables(whole(positions), length)
 
     def for_tensor(
         self,
-        x: Tensor,
+        x: Any,
         positions: Tensor | None,
         offset: int = 0,
         length: Length = None,
@@ -81,6 +83,17 @@ class RopeTables(ABC):
             move each token. Distances are not checked against length.
         """
         check_tensor(name, x, positions_name, positions, seq_dim, self.spec)
+        if x.is_nested:
+            if positions is None:
+                places = torch.arange(tokens(x).shape[seq_dim], device=x.device)
+                check_offset(offset, len(places))
+                begins = x.offsets()
+                places -= begins[torch.bucketize(places, begins[1:-1], right=True)]
+                all_axes = [self.spec.axis_count] * (self.spec.axis_count > 1)
+                positions, offset = (places + offset).expand(*all_axes, -1), 0
+            elif positions.is_nested:
+                positions = positions.values()
+            x = tokens(x)
         batch = x.shape[0] if x.ndim > -seq_dim else 1
         if isinstance(length, Tensor) and length.numel() not in (1, batch):
             raise ValueError(
@@ -93,7 +106,7 @@ class RopeTables(ABC):
             end = offset + x.shape[seq_dim]
             check_serves(length, self.spec, end)
             # Rows computed for a FakeTensor contain no numbers, so they must not be cached.
-            if type(x) not in (Tensor, nn.Parameter):
+            if type(x.to_local() if is_sharded(x) else x) not in PLAIN:
                 return self._build_range(offset, end, length, x.device)
             return self._contiguous(offset, end, length, x.device)
         if offset:
@@ -102,6 +115,7 @@ class RopeTables(ABC):
                 f"add it to the positions"
             )
         check_has_numbers(positions_name, positions, x)
+        positions = whole(positions)
         if not distances:
             check_serves(length, self.spec, None, positions)
         return self._build_tables(positions.to(x.device), length)
@@ -261,20 +275,30 @@ def apply_tables(
     do not match.
     """
     cos, sin = tables
-    for x in xs:
+    rotated = tuple(map(tokens, xs))
+    for x in rotated:
         check_width("x", x, spec)
         check_tables(cos, sin, x, seq_dim)
     read = spec.pairing if pairing is None else pairing
     layout = Layout.of(read, spec.write_pairing, spec.start, seq_dim, adjoint)
     if spec.blocks is None:
-        return tuple(operator.dispatch(xs, cos, sin, layout))
-    first_pair, rotated = 0, tuple(xs)
-    for size in spec.blocks:
+        rotated = tuple(operator.dispatch(rotated, cos, sin, layout))
+    first_pair = 0
+    for size in spec.blocks or ():
         part = slice(first_pair, first_pair + size // 2)
         rotated = tuple(operator.dispatch(rotated, cos[..., part], sin[..., part], layout))
         layout = layout._replace(start=layout.start + size)
         first_pair += size // 2
-    return rotated
+    return tuple(map(_nested_as, xs, rotated))
+
+
+def _nested_as(x: Any, rotated: Tensor) -> Tensor:
+    if not x.is_nested:
+        return rotated
+    return torch.nested.nested_tensor_from_jagged(
+        rotated.squeeze(0), x.offsets(), x.lengths(), jagged_dim=x._ragged_idx,
+        min_seqlen=x._maybe_min_seqlen, max_seqlen=x._maybe_max_seqlen,
+    )  # fmt: skip
 
 
 LIBRARY = torch.library.Library("ropewalk", "FRAGMENT")

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from ropewalk.checks import check_bool, check_number, named_fields, shown
+from ropewalk.rotary.kernels.operator import whole
+from ropewalk.rotary.rotate import check_dense
 from ropewalk.rotary.shape_checks import check_same_length
 from ropewalk.rotary.spec import ELSEWHERE, RotarySpec
 from ropewalk.rotary.tables import Length, RotaryTables, Tables, apply_tables
@@ -157,6 +159,8 @@ class XPosEmbedding(nn.Module):
         tables = self._tables.for_tensor(
             x, positions, offset, length, seq_dim, name=name, positions_name=positions_name
         )
+        check_dense(name, x)
+        positions = whole(positions)
         if positions is None:
             end = offset + x.shape[seq_dim]
             self._check_reach(positions_name, (offset, end - 1), x.dtype)

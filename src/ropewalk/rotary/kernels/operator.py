@@ -3,11 +3,12 @@
 The C kernel computes it on a CPU, the Triton kernel on a GPU. The reference, plain torch operations
 that already have all rules, is used if the kernel is not installed or does not support a tensor, if
 each head has its own angles, if angles need a gradient, under transforms of torch.func, and under a
-compiler.
+compiler. Of a DTensor, each process rotates its part, by the rows of the tables for that part.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ def dispatch(
     """
     in_place = layout.read_interleaved == layout.write_interleaved
     results: Sequence[Tensor]
-    if not _kernel_serves(xs, cos, sin):
+    if any(map(is_sharded, (*xs, cos, sin))):
+        results = [_rotate_part(x, cos, sin, layout) for x in xs]
+    elif not _kernel_serves(xs, cos, sin):
         results = [rotate_reference(x, cos, sin, layout) for x in xs]
     elif out is xs[0] and in_place and not out.is_neg() and not _shares_memory(out, cos, sin):
         (_in_place if _kernel_suffices(xs) else torch.ops.ropewalk.rotate_)(xs, cos, sin, *layout)
@@ -61,6 +64,47 @@ def dispatch_rows(
         if not x.is_cpu or x.is_neg():
             return None
     return cpu.rotate_by_rows(xs, cos, sin, first_row, layout)
+
+
+def is_sharded(x: object) -> bool:
+    """Return whether x is a DTensor; an import of the class takes long."""
+    return type(x) not in PLAIN and hasattr(x, "device_mesh")
+
+
+def whole(x: Any) -> Any:
+    """Return the complete tensor of a DTensor, and anything else as it is."""
+    return x.full_tensor() if is_sharded(x) else x
+
+
+def _rotate_part(x: Any, cos: Any, sin: Any, layout: Layout) -> Tensor:
+    """Rotate a DTensor by tables of the complete sequence and batch."""
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    cos, sin = whole(cos), whole(sin)
+    if not is_sharded(x):  # another one is
+        return dispatch((x,), cos, sin, layout)[0]
+    if cos.ndim == 4:
+        times = x.shape[-1 - layout.seq_dim] // cos.shape[1]
+        cos, sin = cos.repeat_interleave(times, 1), sin.repeat_interleave(times, 1)
+    mesh, everywhere = x.device_mesh, [Replicate()] * x.device_mesh.ndim
+    tables = (DTensor.from_local(table, mesh, everywhere) for table in (cos, sin))
+    if cos.ndim == 4 or cos.requires_grad or sin.requires_grad:
+        cos, sin = tables
+        return rotate_reference(x, cos, sin, layout)  # torch adds up the gradients of the tables
+    axes: dict[Any, int] = {0: 0} if cos.ndim == 3 and len(cos) > 1 else {}
+    axes[x.ndim + layout.seq_dim] = cos.ndim - 2
+    cut = [axes.get(getattr(placement, "dim", None)) for placement in x.placements]
+    own = [Replicate() if axis is None else Shard(axis) for axis in cut]
+    if own != everywhere:
+        cos, sin = (table.redistribute(placements=own).to_local() for table in tables)
+    (y,) = dispatch((x.to_local(),), cos, sin, layout)
+    # In memory, the axes of the complete tensor have the order of those of the part.
+    of_x, of_y = (sorted(range(y.ndim), key=t.stride, reverse=True) for t in (x, y))
+    steps = [y.stride(axis) for axis in of_x if y.shape[axis] > 1]  # others can be anywhere
+    order = of_x if steps == sorted(steps, reverse=True) else of_y
+    sizes = [x.shape[axis] for axis in order]
+    stride = tuple(math.prod(sizes[order.index(axis) + 1 :]) for axis in range(y.ndim))
+    return DTensor.from_local(y, mesh, x.placements, shape=x.shape, stride=stride)
 
 
 def _shares_memory(out: Tensor, *tables: Tensor) -> bool:
