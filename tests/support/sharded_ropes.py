@@ -55,7 +55,8 @@ def check(mesh, rope, seq_dim, places, positions, gather=False, compiled=False):
     expected = outcome(call, inputs, positions, parameters=own)
     if gather:
         positions = share(positions, mesh, (Replicate(), Shard(positions.ndim - 1)))
-    call = torch.compile(call, backend="aot_eager", fullgraph=True) if compiled else call
+    if compiled:
+        call = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=True)
     parts = [share(x, mesh, p) for x, p in zip(inputs, places, strict=True)]
     found = outcome(call, parts, positions, parameters=own)
     assert tuple(y.placements for y in found[:2]) == places

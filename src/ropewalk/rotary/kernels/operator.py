@@ -98,10 +98,13 @@ def _rotate_part(x: Any, cos: Any, sin: Any, layout: Layout) -> Tensor:
     if own != everywhere:
         cos, sin = (table.redistribute(placements=own).to_local() for table in tables)
     (y,) = dispatch((x.to_local(),), cos, sin, layout)
-    # In memory, the axes of the complete tensor have the order of those of the part.
-    of_x, of_y = (sorted(range(y.ndim), key=t.stride, reverse=True) for t in (x, y))
-    steps = [y.stride(axis) for axis in of_x if y.shape[axis] > 1]  # others can be anywhere
-    order = of_x if steps == sorted(steps, reverse=True) else of_y
+    order = list(range(y.ndim))
+    if torch.compiler.is_compiling():  # strides may be symbols, which cannot be sorted
+        y = y.contiguous()
+    else:  # in memory, the axes of the complete tensor have the order of those of the part
+        of_x, of_y = (sorted(order, key=t.stride, reverse=True) for t in (x, y))
+        steps = [y.stride(axis) for axis in of_x if y.shape[axis] > 1]  # others can be anywhere
+        order = of_x if steps == sorted(steps, reverse=True) else of_y
     sizes = [x.shape[axis] for axis in order]
     stride = tuple(math.prod(sizes[order.index(axis) + 1 :]) for axis in range(y.ndim))
     return DTensor.from_local(y, mesh, x.placements, shape=x.shape, stride=stride)
