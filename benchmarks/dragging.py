@@ -22,7 +22,7 @@ from common import FOLDER, conditions, table
 from playwright.sync_api import sync_playwright
 
 from ropewalk.explorer.page_files import page_files
-from ropewalk.explorer.questions import ANSWERS
+from ropewalk.explorer.questions import ANSWERS, about_runs
 from ropewalk.explorer.server import listen, make_app
 from ropewalk.files import write_json
 
@@ -63,26 +63,27 @@ MOVE = """async ([place, moves]) => {
 
 @contextmanager
 def served() -> Iterator[str]:
-    """Yield the address of a running explorer."""
+    """Yield the link of a running explorer."""
     with listen(None) as listening:
-        app = make_app(page_files(), ANSWERS)
+        app = make_app(page_files(), {**ANSWERS, **about_runs(None)}, "token")
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/?token=token"
         server.should_exit = True
         thread.join()
 
 
-def measure(page: Any, address: str, moves: int) -> list[dict[str, Any]]:
+def measure(page: Any, link: str, moves: int) -> list[dict[str, Any]]:
     """Return the work of each slider's moves in milliseconds."""
-    page.goto(address)
+    page.goto(link)
+    page.wait_for_selector("#rooms a")
     rooms = page.locator("#rooms a").evaluate_all("links => links.map((a) => a.hash)")
     rows = []
     for room in rooms:
-        page.goto(f"{address}{room}")
+        page.goto(f"{link.partition('?')[0]}{room}")
         page.wait_for_selector("main h1")
         page.wait_for_function("() => !document.querySelector('main [aria-busy=true]')")
         for place in range(page.locator("main input[type=range]").count()):
@@ -100,12 +101,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER / "results" / "dragging.json")
     options = parser.parse_args(arguments)
     results = conditions(1)
-    with served() as address, sync_playwright() as playwright:
+    with served() as link, sync_playwright() as playwright:
         chromium = shutil.which("chromium") or "/usr/bin/chromium"
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         page.add_init_script(STOPWATCH)
-        rows = measure(page, address, 3 if options.smoke else options.moves)
+        rows = measure(page, link, 3 if options.smoke else options.moves)
         results |= {"chromium": browser.version, "frame_ms": FRAME_MS, "rows": rows}
         browser.close()
     cells = []
