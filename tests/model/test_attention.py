@@ -1,4 +1,4 @@
-"""Attention and its cache: compared with a loop and with torch's own, and with wrong arguments.
+"""Attention and its cache: compared with a loop, and with wrong arguments.
 
 These fail if heads, groups, masks or the scale are confused, if masked keys get any weight or a row
 of them becomes NaN, if all rows of a batch get the positions of the first, if bfloat16 is rounded
@@ -57,32 +57,6 @@ def test_attention_equals_a_loop(heads, queries, keys, kind, seed):
     close(shown.output, output, 1e-10)
     close(shown.probabilities, p, 1e-10)
     assert (shown.probabilities[~allowed[:, None].expand_as(p)] == 0).all()
-
-
-@pytest.mark.parametrize("cross", [False, True])
-def test_attention_equals_that_of_torch_with_the_same_weights(cross):
-    ours, theirs = (
-        Attention(32, 4).double(),
-        nn.MultiheadAttention(32, 4, batch_first=True).double(),
-    )
-    weights = torch.cat([ours.query.weight, ours.key_value.weight])
-    theirs.load_state_dict(
-        {
-            "in_proj_weight": weights,
-            "in_proj_bias": torch.cat([ours.query.bias, ours.key_value.bias]),
-            "out_proj.weight": ours.output.weight,
-            "out_proj.bias": ours.output.bias,
-        }
-    )
-    x, memory = random(3, 5, 32), random(3, 7 if cross else 5, 32, seed=1)
-    padding = torch.zeros(3, memory.shape[1], dtype=torch.bool)
-    padding[1, 2:] = True
-    if not cross:
-        memory = x
-    mine = ours(x, memory if cross else None, mask=~padding[:, None, None], need_probabilities=True)
-    output, p = theirs(x, memory, memory, key_padding_mask=padding, average_attn_weights=False)
-    close(mine.output, output, 1e-10)
-    close(mine.probabilities, p, 1e-10)
 
 
 @pytest.mark.parametrize("kind", ["softmax", "performer"])

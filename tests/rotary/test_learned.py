@@ -9,7 +9,6 @@ angles other than those of the parameter.
 import copy
 import math
 import pickle
-import re
 
 import pytest
 import torch
@@ -129,18 +128,6 @@ def test_each_of_the_batch_has_its_own_positions():
     assert [t.shape for t in LearnedRotaryEmbedding(RotarySpec(8)).tables(where[0])] == [
         (3, 5, 4)
     ] * 2
-
-
-def test_query_heads_rotate_as_the_key_head_that_serves_them():
-    rope, where = mixed(heads=2), positions.grid(2, 3)
-    q, k = random(1, 8, 6, 8), random(1, 4, 6, 8)
-    turned_q, turned_k = rope(q, k, where)
-    repeated = rope.rotate(k.repeat_interleave(2, dim=1), where)  # as attention repeats the keys
-    assert torch.equal(turned_k.repeat_interleave(2, dim=1), repeated)
-    own = rope.rotate(q[:, ::4], where)  # the first query head of each set
-    assert torch.equal(turned_q[:, ::4], own)
-    with pytest.raises(ValueError, match=re.escape("divides x's heads, 1 for shape (1, 1, 6, 8)")):
-        rope(q, k[:, :1], where)
 
 
 # The start of RoPE-Mixed

@@ -103,14 +103,6 @@ def test_each_segment_begins_one_behind_the_greatest_position_so_far(parts, star
     assert built.T.tolist() == by_the_paper(parts, start)
 
 
-@given(segments, segments)
-def test_a_prompt_may_be_continued(first, second):
-    whole = positions.multimodal(first + second)
-    head = positions.multimodal(first)
-    start = int(head.max()) + 1 if head.numel() else 0
-    assert torch.equal(torch.cat((head, positions.multimodal(second, start=start)), 1), whole)
-
-
 def of_transformers(family: str, parts: list, merge: int = 2) -> Tensor:
     """get_rope_index, driven without a model: it reads one number of the configuration."""
     module = pytest.importorskip(
@@ -181,17 +173,6 @@ def test_the_ranks_hold_every_position_once_and_equally_many(scheme, world, shar
     for shard in shards:
         assert shard.dtype == torch.int64
         assert shard.tolist() == sorted(shard.tolist())
-
-
-@given(st.integers(1, 6), st.integers(1, 5))
-def test_zigzag_costs_every_rank_alike(world, share):
-    """Under a causal mask a query at p looks at p + 1 keys."""
-    length = 2 * world * share
-    costs = {
-        int((positions.context_parallel(length, r, world, "zigzag") + 1).sum())
-        for r in range(world)
-    }
-    assert len(costs) == 1
 
 
 def test_shards_of_eight_tokens_on_two_ranks():
