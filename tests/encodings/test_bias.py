@@ -15,7 +15,6 @@ from encoding_cases import (
     BACK,
     BIASES,
     BOTH,
-    DISTANCE_BIASES,
     TUPE,
     random,
     randomise,
@@ -309,18 +308,6 @@ def test_what_is_held_at_an_edge_comes_back_when_gradients_say_so(kind):
 
 
 # All of them
-
-
-@pytest.mark.parametrize("name", DISTANCE_BIASES)
-@given(st.integers(-(2**40), 2**40), seeds)
-@settings(max_examples=8)
-@torch.no_grad()
-def test_relative_ones_see_distances_alone(name, shift, seed):
-    for shape in (BACK, BOTH):
-        site = randomise(build(name, shape), seed).for_layer(0)
-        queries, keys = torch.randint(0, 500, (2, 6), generator=torch.Generator().manual_seed(seed))
-        at_home = site.bias(Placement(queries, keys))
-        assert torch.equal(site.bias(Placement(queries + shift, keys + shift)), at_home)
 
 
 @given(st.integers(0, 900), st.integers(1, 100_000), seeds)

@@ -172,7 +172,7 @@ def test_a_beam_that_never_was_is_not_followed():
         cache.follow(torch.tensor([[1], [0]]))
 
 
-@pytest.mark.parametrize("attention", ["softmax", "elu"])
+@pytest.mark.parametrize("attention", ["softmax", "elu", "performer(features=12)"])
 def test_padding_in_front_is_hidden_from_cached_steps_too(attention):
     """Fails if a mask of the new tokens alone is taken for one of all."""
     model, ids = toy("none", attention=attention), torch.randint(3, V, (2, 6))

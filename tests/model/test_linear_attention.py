@@ -289,23 +289,6 @@ def test_memory_grows_with_the_length_alone(kind, causal):
 # Caches
 
 
-@given(kinds, encodings, st.lists(st.integers(1, 4), min_size=9, max_size=9), seeds)
-@settings(max_examples=25)
-@torch.no_grad()
-def test_decoding_on_sums_equals_computing_all_anew(kind, name, steps, seed):
-    attention, x = attention_with(kind, name, seed=seed), random(2, 9, 32, seed=seed)
-    mask = torch.ones(2, 1, 1, 9, dtype=torch.bool)
-    mask[1, ..., :2] = False  # padding to the left of a prompt
-    whole, cache, parts = attention(x, mask=mask, causal=True).output, LinearAttentionCache(), []
-    while cache.length < 9:
-        past = cache.length
-        new = x[:, past : past + steps.pop()]
-        seen = mask[..., : past + new.shape[1]]
-        parts.append(attention(new, mask=seen, causal=True, cache=cache).output)
-    close(torch.cat(parts, 1), whole)
-    assert cache.sums.values.shape == (2, 2, attention.linear.feature_count(8), 8)
-
-
 @torch.no_grad()
 def test_a_step_brings_a_token_for_each_beam():
     model = transformer("elu")

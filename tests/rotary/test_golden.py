@@ -5,15 +5,13 @@ of axes differs from what the models of transformers do, or when the formula is 
 RoFormer paper.
 """
 
-import math
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ropewalk import RotaryEmbedding, RotarySpec, axes, positions, rotate
+from ropewalk import RotaryEmbedding, RotarySpec, axes, positions
 
 NEEDS_TRANSFORMERS = "needs transformers, the outside reference: pip install 'ropewalk[dev]'"
 NEEDS_MPMATH = "needs mpmath, the outside reference for angles: pip install 'ropewalk[dev]'"
@@ -66,17 +64,6 @@ def test_interleaved_pairing_is_that_of_gptj():
 
     cos, sin = rope.tables(torch.arange(S))
     assert torch.equal(rotated, gptj.apply_rotary_pos_emb(x, sin[None], cos[None]))
-
-
-def test_interleaved_pairing_is_that_of_roformer():
-    roformer = transformers_model("roformer")
-    (q, k), rope = queries_and_keys(), RotaryEmbedding(RotarySpec(D, pairing="interleaved"))
-    cos, sin = rope.tables(torch.arange(S))
-    expected = roformer.RoFormerSelfAttention.apply_rotary_position_embeddings(
-        torch.cat((sin, cos), dim=-1)[None, None], q, k
-    )
-    for ours, theirs in zip(rope(q, k), expected, strict=True):
-        assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize(
@@ -214,13 +201,3 @@ def test_frequencies_are_correctly_rounded(theta, rotary_dim):
         wavelengths = torch.tensor([float(2 * mpmath.pi / f) for f in exact], dtype=torch.float64)
     assert spec.inverse_frequencies().tolist() == [float(f) for f in exact]
     torch.testing.assert_close(spec.wavelengths(), wavelengths, rtol=1e-15, atol=0)
-
-
-def test_rotating_in_float64_is_exact_to_the_tables():
-    """Tables of float64 are used as they are, so that a reference can be formed with them."""
-    x = torch.randn(1, 1, 1, 2, dtype=torch.float64)
-    angle = torch.tensor([[1.0]], dtype=torch.float64)
-    rotated = rotate(x, angle.cos(), angle.sin(), pairing="half")
-    x1, x2 = x.flatten().tolist()
-    expected = [x1 * math.cos(1) - x2 * math.sin(1), x2 * math.cos(1) + x1 * math.sin(1)]
-    assert rotated.flatten().tolist() == pytest.approx(expected, rel=0, abs=1e-15)

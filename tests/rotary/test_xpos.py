@@ -51,20 +51,6 @@ def test_scores_depend_on_the_distance_alone_and_not_on_the_center(
     torch.testing.assert_close(received, expected, rtol=0, atol=bound)
 
 
-@given(near, near, seeds)
-def test_each_pair_decays_by_its_own_power_of_the_distance(m, n, seed):
-    spec = RotarySpec(8, pairing="interleaved", theta=100.0)
-    xpos, rope = XPosEmbedding(spec, scale_base=300.0), RotaryEmbedding(spec)
-    q, k = random(2, 1, 1, 1, 8, seed=seed)
-    products = rope.rotate(q, at(m)) * rope.rotate(k, at(n))
-    scaled = xpos.rotate_queries(q, at(m)) * xpos.rotate_keys(k, at(n))
-    for i in range(4):
-        zeta = (2 * i + 0.4 * 8) / (1.4 * 8)
-        decay, pair = zeta ** ((m - n) / 300), slice(2 * i, 2 * i + 2)
-        expected = decay * products[..., pair]
-        torch.testing.assert_close(scaled[..., pair], expected, rtol=1e-6, atol=1e-12)
-
-
 @pytest.mark.parametrize("offset", [0, 500, -700])
 @pytest.mark.parametrize("center", [0.0, 256.0])
 def test_a_cached_decode_equals_the_prefill(offset, center):

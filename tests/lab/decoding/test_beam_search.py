@@ -175,11 +175,6 @@ def test_a_model_that_never_ends_is_cut(beam):
     assert [len(h.ids) for h in (*long, *short)] == [5] * beam + [2] * beam
 
 
-def test_a_model_that_ends_at_once_is_believed():
-    (found,) = translate_ids(toy(end=1e3), [[3, 4]], beam=1)
-    assert found == [Hypothesis((), 0.0)]
-
-
 def test_a_learned_table_cuts_the_search_where_it_ends():
     model = toy(encoding="learned(max_positions=6)", end=-1e9)
     assert [most_tokens(model, n) for n in (1, 100)] == [6, 6]
