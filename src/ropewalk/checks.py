@@ -9,7 +9,8 @@ import json
 import operator
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,6 +122,13 @@ def check_bool(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
+def check_word(name: str, value: object, known: Iterable[str]) -> None:
+    """Raise ValueError unless the value is one of these words; name the most similar one."""
+    if not isinstance(value, str) or value not in known:
+        nearest = did_you_mean(value, known) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}{nearest}")
+
+
 def named_fields(
     elsewhere: Mapping[str, str], inner: Callable[..., object] | None = None
 ) -> Callable[[type[T]], type[T]]:
@@ -192,6 +200,15 @@ def needs(what: str, error: ImportError) -> str:
         return f"{what}: {error}" if module else str(error)
     why = "which is not installed" if isinstance(error, ModuleNotFoundError) else f"but {error}"
     return f"{what} needs {module}, {why}: {install_command(EXTRAS[module])}"
+
+
+@contextmanager
+def needing(what: str, raised: type[Exception] = ValueError) -> Iterator[None]:
+    """Turn an ImportError of the block into an error with the words of `needs`."""
+    try:
+        yield
+    except ImportError as error:
+        raise raised(needs(what, error)) from None
 
 
 def install_command(extra: str) -> str:

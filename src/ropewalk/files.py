@@ -96,7 +96,14 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise NotReadError(f"{name}: {_kind(mode)}, not a regular file")
+        kinds = {
+            "a folder": stat.S_ISDIR,
+            "a pipe": stat.S_ISFIFO,
+            "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+            "a socket": stat.S_ISSOCK,
+        }
+        kind = next((kind for kind, is_it in kinds.items() if is_it(mode)), "a special file")
+        raise NotReadError(f"{name}: {kind}, not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -118,17 +125,6 @@ def shown_path(path: str | os.PathLike[str]) -> str:
     if len(name) > MOST_OF_A_NAME:
         return f"{repr(name[:half])[1:-1]}…{repr(name[-half:])[1:-1]}"
     return repr(name)[1:-1]
-
-
-def _kind(mode: int) -> str:
-    """Return the kind of file that is not a regular one."""
-    kinds = {
-        "a folder": stat.S_ISDIR,
-        "a pipe": stat.S_ISFIFO,
-        "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
-        "a socket": stat.S_ISSOCK,
-    }
-    return next((kind for kind, is_it in kinds.items() if is_it(mode)), "a special file")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -364,7 +360,10 @@ def check_target(source: Path, target: Path) -> None:
     """Raise ValueError unless a folder can be written at `target`, apart from `source`."""
     name = shown_path(target)
     if os.path.lexists(target):
-        what = "an empty folder" if _is_empty(target) else "something"
+        what = "something"
+        with suppress(OSError):
+            if target.is_dir() and not any(target.iterdir()):
+                what = "an empty folder"
         raise ValueError(f"OUT must not exist yet, but there is {what} at {name}; use another path")
     parent = target.parent
     if not parent.is_dir():
@@ -420,13 +419,6 @@ def _move(part: Path, target: Path) -> None:
     if os.path.lexists(target):  # `rename` would replace an empty folder
         raise ValueError(f"OUT must not exist yet, but {shown_path(target)} was made meanwhile")
     os.rename(part, target)
-
-
-def _is_empty(path: Path) -> bool:
-    try:
-        return path.is_dir() and not any(path.iterdir())
-    except OSError:
-        return False
 
 
 def _synchronize(folder: Path) -> None:

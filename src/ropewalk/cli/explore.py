@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
-from ropewalk.checks import needs, shown
+from ropewalk.checks import needing, shown
 from ropewalk.cli.messages import errors
 from ropewalk.cli.options import argument, flag, leave_out, option, path_of
 
@@ -52,8 +52,6 @@ def explore(
                 raise ValueError(f"RUN must be the folder of a ropewalk compare, got {shown(run)}")
             run = os.path.abspath(folder)
             link = f"#attention?{urlencode({'run': run})}"
-        try:
+        with needing("ropewalk explore"):
             from ropewalk.explorer.server import serve
-        except ImportError as error:
-            raise ValueError(needs("ropewalk explore", error)) from None
         serve(port, link, opens, partial(print, flush=True), run)

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import check_word
 from ropewalk.cli import options
 from ropewalk.cli.messages import errors, one_line, print_blocks, print_json, print_rows
 from ropewalk.cli.options import argument, flag, option
@@ -87,12 +87,7 @@ def extend(
         from ropewalk.tools.loss.loss_report import loss_picture
         from ropewalk.tools.loss.measure_losses import read_model
 
-        known = [*ENGINES, "all"]
-        if engine not in known:
-            raise ValueError(
-                f"--engine must be one of {', '.join(known)}, got {shown(engine)}"
-                + did_you_mean(engine, known)
-            )
+        check_word("--engine", engine, [*ENGINES, "all"])
         picture = options.target_of("--plot", plot, options.PICTURES)
         plan = _loss_plan(model, text, passages, dtype, device, seconds, trust_remote_code)
         rules_for = partial(compare_rules, to=to, method=method, original=original, pairing=pairing)

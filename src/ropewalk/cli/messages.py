@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -128,7 +127,13 @@ def errors(
     SIGTERM and SIGHUP act like Ctrl-C: the command prints the yielded message and exits with 130.
     as_json: also print an object with the error on standard output.
     """
-    fail = partial(_fail, as_json=as_json)
+
+    def fail(message: object, code: int) -> NoReturn:
+        _say(message)
+        if as_json:
+            print_json({"error": one_line(str(message))})
+        raise typer.Exit(code)
+
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
@@ -158,13 +163,6 @@ def errors(
         fail(f"{where}{error.strerror or error}{intact}", 1)
     except CellFailed as error:
         fail(error, 1)
-
-
-def _fail(message: object, code: int, *, as_json: bool) -> NoReturn:
-    _say(message)
-    if as_json:
-        print_json({"error": one_line(str(message))})
-    raise typer.Exit(code)
 
 
 def _say(message: object) -> None:

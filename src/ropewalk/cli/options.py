@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
 
-from ropewalk.checks import needs, shown
+from ropewalk.checks import check_word, needs, shown
 from ropewalk.files import open_now
 
 if TYPE_CHECKING:
@@ -228,8 +228,7 @@ def dtype_of(name: str) -> torch.dtype:
     """Return the dtype that --dtype names."""
     from ropewalk.bench.bench_options import DTYPES
 
-    if name not in DTYPES:
-        raise ValueError(f"--dtype must be one of {', '.join(DTYPES)}, got {shown(name)}")
+    check_word("--dtype", name, DTYPES)
     return DTYPES[name]
 
 

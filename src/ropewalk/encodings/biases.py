@@ -15,9 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
 from ropewalk.checks import check_amplitude, check_bool, check_int, check_number, shown
-from ropewalk.encodings.interface import AttentionEncoding, Placement, StackShape
+from ropewalk.encodings.interface import (
+    AttentionEncoding,
+    LayerSites,
+    Placement,
+    SharedSite,
+    StackShape,
+)
 from ropewalk.encodings.relative import distances
-from ropewalk.encodings.sites import LayerSites, SharedSite
 
 
 class ScoreBias(AttentionEncoding, ABC):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import check_word, did_you_mean, shown
 
 #: Maximum number of characters of a name with its arguments. LongRoPE with two lists of 128
 #: numbers takes 5,000 characters.
@@ -39,12 +39,7 @@ def read_call(what: str, text: str, names: Iterable[str]) -> tuple[str, dict[str
             f"{what} must have the form name or name(key=value, ...), got {shown(text)}"
         )
     name, inside = match.group(1), match.group(2) or ""
-    names = list(names)
-    if name not in names:
-        raise ValueError(
-            f"{what} must be one of {', '.join(names)}, got {shown(name)}"
-            f"{did_you_mean(name[:80], names)}"
-        )
+    check_word(what, name, list(names))
     return name, _read_arguments(what, name, inside)
 
 

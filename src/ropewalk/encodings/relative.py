@@ -18,8 +18,13 @@ from torch.nn.functional import linear
 
 from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.absolute import sinusoids
-from ropewalk.encodings.interface import Attended, AttentionEncoding, Placement, StackShape
-from ropewalk.encodings.sites import LayerSites
+from ropewalk.encodings.interface import (
+    Attended,
+    AttentionEncoding,
+    LayerSites,
+    Placement,
+    StackShape,
+)
 
 
 class ScoringSite(AttentionEncoding, ABC):

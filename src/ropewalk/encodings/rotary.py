@@ -13,8 +13,13 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from ropewalk.checks import check_number, did_you_mean, shown
-from ropewalk.encodings.interface import AttentionEncoding, Placement, StackShape
-from ropewalk.encodings.sites import LayerSites, SharedSite
+from ropewalk.encodings.interface import (
+    AttentionEncoding,
+    LayerSites,
+    Placement,
+    SharedSite,
+    StackShape,
+)
 from ropewalk.rotary.learned import LearnedRotaryEmbedding
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.scaling import RULES, Scaling

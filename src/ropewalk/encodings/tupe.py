@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from ropewalk.checks import check_bool, check_int, check_table
 from ropewalk.encodings.absolute import check_rows
 from ropewalk.encodings.biases import T5, ScoreBias, T5Site
-from ropewalk.encodings.interface import Placement, StackShape
-from ropewalk.encodings.sites import SharedSite
+from ropewalk.encodings.interface import Placement, SharedSite, StackShape
 
 
 class TupeSite(ScoreBias):

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.checks import needs
+from ropewalk.checks import needing
 from ropewalk.explorer.questions import MOST_PATH, number_of, text_of
 from ropewalk.files import shown_path
 
@@ -201,10 +201,8 @@ def read_run(text: str) -> tuple[Path, Results, AttentionMaps]:
 
     Raises ValueError if `text` names no finished run, ImportError if the lab is not installed.
     """
-    try:
+    with needing("opening a run", ImportError):
         from ropewalk.lab.results import read_attention, read_results
-    except ImportError as error:
-        raise ImportError(needs("opening a run", error)) from None
     if not text.strip() or "\0" in text:
         raise ValueError("run must name the folder that ropewalk compare wrote")
     run = Path(os.path.expanduser(text.strip()))

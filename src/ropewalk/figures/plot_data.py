@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
-from ropewalk.checks import needs, shown
+from ropewalk.checks import needing, shown
 
 
 @dataclass(frozen=True)
@@ -246,11 +246,9 @@ def listed(words: list[str]) -> str:
 
 def numpy() -> ModuleType:
     """Return numpy; raise ImportError that names the extra if it or matplotlib is missing."""
-    try:
+    with needing("a figure", ImportError):
         import matplotlib  # noqa: F401
         import numpy as module
-    except ImportError as error:
-        raise ImportError(needs("a figure", error)) from None
     return module
 
 

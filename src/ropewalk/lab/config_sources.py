@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import check_word, shown
 from ropewalk.encodings.parsing import split_at
 from ropewalk.files import read_checked_json, read_text, shown_path
 from ropewalk.lab.config import Config, cut, validated
@@ -151,9 +151,9 @@ def make_config(
     """
     given = ({} if file is None else read_fields(file)) | dict(settings or {})
     preset = given.pop("preset", preset)
-    _check_word("preset", preset, tuple(PRESETS))
+    check_word("preset", preset, tuple(PRESETS))
     task = given.get("task", "translation")
-    _check_word("task", task, TASKS)
+    check_word("task", task, TASKS)
     others = [name for name in given if name in fields_of_other_tasks(task)]
     if others:
         raise ValueError(
@@ -206,13 +206,6 @@ def read_run_config(run: Path) -> Config:
 def with_sweep(config: Config, sweep: Mapping[str, Sequence[Any]]) -> Config:
     """Return a config with this sweep instead of its own. Raises ValueError if it is wrong."""
     return validated({**config.model_dump(), "sweep": dict(sweep)})
-
-
-def _check_word(name: str, value: object, known: Sequence[str]) -> None:
-    """Raise ValueError unless the value is one of these words; name the most similar one."""
-    if not isinstance(value, str) or value not in known:
-        nearest = did_you_mean(value, known) if isinstance(value, str) else ""
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {shown(value)}{nearest}")
 
 
 def read_sweep(texts: Iterable[str], option: str = "--sweep") -> dict[str, list[Any]]:

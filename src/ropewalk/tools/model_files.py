@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.checks import ArgumentNeededError, check_int, shown
+from ropewalk.checks import ArgumentNeededError, check_int, needing, shown
 from ropewalk.files import MOST_DATA_BYTES, read_text, shown_path
 from ropewalk.machine import check_fits
 from ropewalk.rotary.config.config_json import UnreadableConfigError
@@ -278,10 +278,8 @@ def _tokenizer(source: Source) -> Any:
         raise ValueError(
             f"{source.name} must have a {TOKENIZER} to read a text, got {shown_path(folder)}"
         )
-    try:
+    with needing("reading a text", ImportError):
         from tokenizers import Tokenizer
-    except ImportError:
-        raise ImportError("tokenizers is needed to read a text: pip install tokenizers") from None
     content = read_text(file, MOST_TOKENIZER_BYTES)
     try:
         tokenizer = Tokenizer.from_str(content)

@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from ropewalk.checks import needs, shown
+from ropewalk.checks import needing, shown
 from ropewalk.lab.data.stream import LARGE_BYTES, LARGE_PAIRS
 from ropewalk.lab.data.textfiles import (
     MOST_CHARACTERS,
@@ -79,10 +79,8 @@ def read_hub(data: str) -> Mapping[str, Any]:
         OSError: if the disk is full.
     """
     name = parse_name(data)
-    try:
+    with needing(data, CorpusError):
         import datasets
-    except ImportError as error:
-        raise CorpusError(needs(data, error)) from None
     if not name.is_local and name.revision is None:
         raise CorpusError(f"{data} has no revision; use {data}@{_newest(name.name)}")
     datasets.logging.set_verbosity_error()

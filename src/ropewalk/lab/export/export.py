@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.checks import did_you_mean, needs, shown
+from ropewalk.checks import did_you_mean, needing, shown
 from ropewalk.files import check_space, check_target, complete_folder
 from ropewalk.lab.decoding.translator import Translator, find_model
 from ropewalk.lab.export.ctranslate2 import (
@@ -70,10 +70,8 @@ def export(path: Path, target: Path | None = None, *, to: str) -> Exported:
     if to not in ENGINES:
         guess = did_you_mean(to, ENGINES)
         raise ValueError(f"--to must be {' or '.join(ENGINES)}, got {shown(to)}{guess}")
-    try:
+    with needing("export"):
         import ctranslate2.specs  # noqa: F401, before a model is read
-    except ImportError as error:
-        raise ValueError(needs("export", error)) from None
     file = find_model(path)
     target = file.parent / to if target is None else target
     if not target.name:  # "." or ".."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checks import did_you_mean, needs, shown
+from ropewalk.checks import check_word, did_you_mean, needing, shown
 from ropewalk.encodings.parsing import split_at
 from ropewalk.lab.config_sources import read_value
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
@@ -65,16 +65,12 @@ def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
 
     texts: `name=value,…`, as the user typed it.
     """
-    if name not in LAUNCHERS:
-        hint = did_you_mean(name, LAUNCHERS)
-        raise ValueError(
-            f"--launcher must be one of {', '.join(LAUNCHERS)}, got {shown(name)}{hint}"
-        )
+    check_word("--launcher", name, LAUNCHERS)
     known: Mapping[str, Argument] = {"local": {}, "slurm": SLURM, "ray": RAY}[name]
     arguments = read_arguments(texts, name, known)
     if name == "local":
         return LocalLauncher()
-    try:
+    with needing(f"--launcher {name}"):
         if name == "slurm":
             from ropewalk.lab.running.on_slurm import SlurmLauncher
 
@@ -82,8 +78,6 @@ def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
         from ropewalk.lab.running.on_ray import RayLauncher
 
         return RayLauncher(arguments)
-    except ImportError as error:
-        raise ValueError(needs(f"--launcher {name}", error)) from None
 
 
 def read_arguments(

@@ -187,9 +187,8 @@ def _as_user_error(run: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RecursionError) as error:
-        why = "too many nested folders"
-        if isinstance(error, OSError):
-            why = error.strerror or str(error)
+        deep = "too many nested folders"
+        why = error.strerror or str(error) if isinstance(error, OSError) else deep
         raise ValueError(
             f"--out must be a folder that can be created, got {shown(str(run))}: {why}; "
             f"choose another"

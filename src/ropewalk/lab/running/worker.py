@@ -41,13 +41,6 @@ from ropewalk.lab.stopping import BUSY, INTERRUPTED, end_with, interrupt_once, s
 ASK_AGAIN = 5.0  # seconds between two requests to stop
 
 
-def _is_done(run: Path, cell: Cell, goal: Goal) -> bool:
-    """Return whether a cell needs nothing, as one that waited in a queue while another ran it."""
-    with encodings_unchecked(), suppress(ValueError, OSError):  # which `run_owned` reports
-        return bool(done_before(cell, run, read_run_config(run), goal))
-    return False
-
-
 def _stop_with_parent() -> None:
     """Make this process save and end when standard input closes, as when the parent dies."""
 
@@ -99,8 +92,9 @@ def _main(*words: str) -> int:
         folder = cell.folder(options.run)
         read_checked_json(options.run / "config.json")  # before a folder is made in it
         with owned(folder, job=options.job, dead=options.dead) as owner:
-            if _is_done(options.run, cell, options.goal):
-                return 0
+            with encodings_unchecked(), suppress(ValueError, OSError):  # which `run_owned` reports
+                if done_before(cell, options.run, read_run_config(options.run), options.goal):
+                    return 0  # it waited in a queue while another process ran it
             facts: Event = {
                 "host": owner.host,
                 "job": owner.job,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch
 from torch import Tensor
 
-from ropewalk.checks import needs
+from ropewalk.checks import needing
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -177,11 +177,9 @@ def _log_brevity(sums: Tensor) -> Tensor:
 def _metrics(
     lowercase: bool, *, effective_order: bool = False, references: Any = None
 ) -> tuple[BLEU, CHRF]:
-    try:
+    with needing("a score", ImportError):
         from sacrebleu.metrics.bleu import BLEU  # lazy: only the lab needs it
         from sacrebleu.metrics.chrf import CHRF
-    except ImportError as error:
-        raise ImportError(needs("a score", error)) from None
     return (
         BLEU(lowercase=lowercase, effective_order=effective_order, references=references),
         CHRF(lowercase=lowercase, references=references),

@@ -90,8 +90,4 @@ head_by_head = _place(lambda heads: [Q, K, V] * heads.queries)
 #: Each key head with its queries first: (K·(H/K + 2)·D, …), as in Falcon.
 groups_of_heads = _place(lambda heads: [*[Q] * (heads.queries // heads.keys), K, V] * heads.keys)
 #: Four blocks, each with queries, values and keys of H/4 heads, as in CodeGen.
-codegen_blocks = _place(lambda heads: _quarter(heads.queries // 4) * 4)
-
-
-def _quarter(count: int) -> list[bool]:
-    return [Q] * count + [V] * count + [K] * count
+codegen_blocks = _place(lambda heads: [x for x in (Q, V, K) for _ in range(heads.queries // 4)] * 4)

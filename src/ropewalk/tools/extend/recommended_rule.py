@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import check_word
 from ropewalk.rotary.scaling import (
     DynamicNTK,
     Linear,
@@ -68,12 +68,8 @@ OWN_CODE = frozenset({"Yi", "deepseek", "hunyuan"})
 
 def check_method(method: str | None) -> str | None:
     """Return a method, or None for all. Raises ValueError if it is unknown."""
-    known = ("all", *METHODS)
-    if method is not None and method not in known:
-        raise ValueError(
-            f"method must be one of {', '.join(known)}, got {shown(method)}"
-            + did_you_mean(str(method)[:40], known)
-        )
+    if method is not None:
+        check_word("method", method, ("all", *METHODS))
     return None if method == "all" else method
 
 

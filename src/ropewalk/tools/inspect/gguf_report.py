@@ -17,7 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
-from ropewalk.checks import needs
+from ropewalk.checks import needing
 from ropewalk.rotary import axes
 from ropewalk.rotary.config.reader import CLASS_DEFAULT, WHOLE_HEAD
 from ropewalk.rotary.pairing import Pairing, check_pairing
@@ -96,10 +96,8 @@ def inspect_gguf(path: Path, name: str, pairing: str | None = None) -> ModelRepo
     """Return the report of a GGUF file. Raises ValueError that names the file and the reason."""
     if pairing is not None:
         check_pairing("pairing", pairing)
-    try:
+    with needing(f"{name}: reading GGUF files"):
         import gguf  # noqa: F401
-    except ImportError as error:
-        raise ValueError(needs(f"{name}: reading GGUF files", error)) from None
     fields, tensors = read_fields(path)
     try:
         values = GgufValues(fields)
