@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.checks import did_you_mean, needing, shown
+from ropewalk.checks import check_word, needing, shown
 from ropewalk.files import check_space, check_target, complete_folder
 from ropewalk.lab.decoding.translator import Translator, find_model
 from ropewalk.lab.export.ctranslate2 import (
@@ -67,9 +67,7 @@ def export(path: Path, target: Path | None = None, *, to: str) -> Exported:
     translation, if the engine cannot express it, or if OUT exists; OSError if OUT cannot be
     written.
     """
-    if to not in ENGINES:
-        guess = did_you_mean(to, ENGINES)
-        raise ValueError(f"--to must be {' or '.join(ENGINES)}, got {shown(to)}{guess}")
+    check_word("--to", to, ENGINES)
     with needing("export"):
         import ctranslate2.specs  # noqa: F401, before a model is read
     file = find_model(path)

@@ -118,13 +118,11 @@ class Scheduler:
 
     def _is_held(self, cell: Cell) -> bool:
         """Return whether another command is running a cell; report it once."""
-        now = time.monotonic()
-        if now - self._asked.get(cell, -ASK_AGAIN) < ASK_AGAIN:
+        if time.monotonic() - self._asked.get(cell, -ASK_AGAIN) < ASK_AGAIN:
             return True
-        if not self._sightings.is_held(cell.folder(self._run)):
-            return False
-        self._leave(cell)
-        return True
+        if held := self._sightings.is_held(cell.folder(self._run)):
+            self._leave(cell)
+        return held
 
     def _leave(self, cell: Cell) -> None:
         """Leave a cell to the command that is running it, for a while; report it once."""

@@ -19,7 +19,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ropewalk.checks import closest, needs, shown
+from ropewalk.checks import closest, needing, shown
 from ropewalk.files import open_regular, shown_path
 from ropewalk.rotary.config.config_json import (
     LENGTH_KEYS,
@@ -201,10 +201,8 @@ def _from_hub(name: str) -> Path:
     """Return the cached config.json of a model on the hub; download it if it is not cached."""
     rule = "config must be a file, or a name on the Hugging Face hub"
     got = f"got {shown(name)}: no such file, and"
-    try:
+    with needing(f"{rule}, {got} the hub"):
         import huggingface_hub as hub
-    except ImportError as error:
-        raise ValueError(f"{rule}, {got} {needs('the hub', error)}") from None
     client: Any = hub
     with suppress(Exception):  # not cached; the exception depends on the client's version
         return Path(client.hf_hub_download(name, "config.json", local_files_only=True))
