@@ -12,8 +12,6 @@ from ropewalk.encodings.parsing import split_at
 from ropewalk.lab.config_sources import read_value
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 
-LAUNCHERS = ("local", "slurm", "ray")
-
 
 @dataclass(frozen=True)
 class Argument:
@@ -58,6 +56,7 @@ RAY = {
     "cpus": Argument(float, "cores of a cell; by default its threads", 0.1),
     "retries": Argument(int, "how often a cell starts again after its machine died", 0),
 }
+LAUNCHERS: dict[str, Mapping[str, Argument]] = {"local": {}, "slurm": SLURM, "ray": RAY}
 
 
 def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
@@ -66,8 +65,7 @@ def make_launcher(name: str, texts: str | None, run: Path) -> Launcher:
     texts: `name=value,…`, as the user typed it.
     """
     check_word("--launcher", name, LAUNCHERS)
-    known: Mapping[str, Argument] = {"local": {}, "slurm": SLURM, "ray": RAY}[name]
-    arguments = read_arguments(texts, name, known)
+    arguments = read_arguments(texts, name, LAUNCHERS[name])
     if name == "local":
         return LocalLauncher()
     with needing(f"--launcher {name}"):

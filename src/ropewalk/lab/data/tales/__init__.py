@@ -286,6 +286,7 @@ def derive(count: int, words: int, seed: int, split: Split = "train") -> list[Pa
     told: list[Paragraphs] = []
     while len(told) < count:
         story = Story(rng, words)
-        if split_of(story.world.describe_cast()) == split:
+        cast = sorted(f"{person.name} the {person.trade.name}" for person in story.world.cast)
+        if split_of(", ".join(cast)) == split:
             told.append(story.tell())
     return told

@@ -89,10 +89,6 @@ class World:
         self.past: list[tuple[Event, list[Person]]] = []
         self.told: list[tuple[Person, str]] = []
 
-    def describe_cast(self) -> str:
-        """Return the names and trades of the cast in alphabetical order."""
-        return ", ".join(sorted(f"{person.name} the {person.trade.name}" for person in self.cast))
-
     def having(self, person: Person) -> list[Thing]:
         """Return the things that a person has."""
         return [thing for thing, holder in self.holder.items() if holder is person]
