@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from cells_here import prepare_here, run_cells_here
+from forking import Forking
 
 from ropewalk.files import read_json
 from ropewalk.lab.cells import Cell
@@ -39,7 +40,9 @@ PATIENCE = 400
 def begin(run, *words, **others):
     settings = [f"{name}={value}" for name, value in {**SETTINGS, **others}.items()]
     command = ["-P", "-m", "ropewalk.cli", "compare", *settings, "--out", str(run), *words]
-    return subprocess.Popen(
+    # Ray starts threads as it is imported, and processes of its own, which a fork of it would hang.
+    start = Forking.__base__ if "ray" in words else subprocess.Popen
+    return start(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
