@@ -47,7 +47,7 @@ unit() { # NAME, a folder in results, then the arguments of `ropewalk compare`
   if [[ $name != "$wanted"* ]] || there "$results/$name/results.json"; then return; fi
   echo "== $name"
   compare "$runs/$name" "$@"
-  "$python" -m ropewalk.lab.report.publish "$runs/$name" "$results/$name"
+  "$python" studies/publish.py "$runs/$name" "$results/$name"
   ended "$name"
 }
 
@@ -57,7 +57,7 @@ part() { # NAME and the folder name of one encoding to add to it, then as above
   if [[ $name/$slug != "$wanted"* ]] || holds "$results/$name/results.json" "$slug"; then return; fi
   echo "== $name, $slug"
   compare "$runs/$name/$slug" "$@"
-  "$python" -m ropewalk.lab.report.publish "$runs/$name/$slug" "$results/$name" --add
+  "$python" studies/publish.py "$runs/$name/$slug" "$results/$name" --add
   ended "$name/$slug"
 }
 
@@ -67,7 +67,7 @@ more_seeds() { # NAME of a published result, the seeds to add, then the argument
   if [[ $name/more-seeds != "$wanted"* ]] || grep -qF "\"seed\": ${seeds##*,}," "$results/$name/results.json"; then return; fi
   echo "== $name, seeds $seeds"
   compare "$runs/$name-$seeds" "$@" --seeds "$seeds"
-  "$python" -m ropewalk.lab.report.publish "$runs/$name-$seeds" "$results/$name" --add
+  "$python" studies/publish.py "$runs/$name-$seeds" "$results/$name" --add
   ended "$name/seeds-$seeds"
 }
 

@@ -10,9 +10,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+from published_readme import with_excerpt
 
 from ropewalk.lab.report.formats import format_threshold
-from ropewalk.lab.report.readme import with_excerpt
 from ropewalk.lab.results import read_results
 
 ROOT = Path(__file__).parents[1]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import fetch_text
 import pytest
+from published_readme import TEXTS
 
 from real_text import folder as folder_module
 from real_text import obtain
@@ -20,7 +21,6 @@ from real_text.debian_packages import bible_data, deb, pinned_to, without_apt
 from real_text.folder import fetch
 from real_text.kjv import BOOKS
 from ropewalk.lab.data.texts import load_texts
-from ropewalk.lab.report.readme import TEXTS
 
 
 def python_package():

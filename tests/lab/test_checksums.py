@@ -6,13 +6,13 @@ or does not lead out, or if a published file, which has no checksum, is no longe
 
 import pytest
 from cells_here import compare_here
+from publish import publish
 from tiny_tasks import config_of
 from tokenizers import Tokenizer
 
 from ropewalk.files import read_checked_json, read_json, write_checked_json, write_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config, read_run_config
-from ropewalk.lab.report.publish import publish
 from ropewalk.lab.results import read_results, read_summary
 from ropewalk.lab.running.compare import read_sessions
 from ropewalk.lab.tasks import open_task

@@ -7,6 +7,7 @@ statistics than those of the hypotheses, or if a rule that should have no effect
 import re
 import shutil
 
+import publish
 import pytest
 import torch
 from cells_here import run_cells_here
@@ -16,7 +17,6 @@ from ropewalk.files import read_json
 from ropewalk.lab.cells import Cell, read_hypotheses
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import load_corpus
-from ropewalk.lab.report import publish
 from ropewalk.lab.results import read_results
 from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.scoring.bleu import bleu_statistics

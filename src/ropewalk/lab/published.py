@@ -19,7 +19,7 @@ A list of integers from 0 to 35 is a string with one character for each: 0 to 9,
 other list is plain JSON, on a line of its own. Other content of a file is preserved.
 
 `hypotheses/SLUG/seed-SEED.SPLIT.txt`, if the project generates the data, has a line with the answer
-to each item (`lab.report.publish`). The files of the archive are in order of their names and
+to each item (`studies/publish.py`). The files of the archive are in order of their names and
 have no times, so that the same results give the same archive. `unzip` reads it.
 """
 

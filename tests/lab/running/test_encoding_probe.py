@@ -59,6 +59,14 @@ class Zero(AttentionEncoding):
         return q * (1 + self.slope * counted(q)[:, None]), k
 
 
+class SetLater(AttentionEncoding):
+    """Wrong by a member that its class does not define."""
+
+    def __init__(self):
+        super().__init__()
+        self.rotate = lambda q, k, placement: (turned(q, counted(q)), k)
+
+
 class Counts(Encoding):
     def __init__(self, shape):
         super().__init__()
@@ -132,6 +140,7 @@ def test_only_the_rules_of_its_own_members_are_named(refusal):
     said = refusal(Zero)
     assert [member for member, rule in RULES.items() if rule in said] == ["rotate"]
     assert "embed must take the positions of x from its argument" in refusal(Counts)
+    assert RULES["rotate"] in refusal(SetLater)
 
 
 def test_a_site_between_source_and_target_must_do_without_keys(refusal):

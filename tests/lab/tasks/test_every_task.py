@@ -13,6 +13,8 @@ import shutil
 import pytest
 import torch
 from cells_here import compare_here, run_cells_here
+from publish import publish
+from published_readme import readme
 from rich.console import Console
 from tiny_tasks import config_of
 
@@ -21,8 +23,6 @@ from ropewalk.lab.cells import Cell
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.presets import TASKS
 from ropewalk.lab.report.findings import findings
-from ropewalk.lab.report.publish import publish
-from ropewalk.lab.report.readme import readme
 from ropewalk.lab.report.terminal import print_summary, print_table
 from ropewalk.lab.results import Results
 from ropewalk.lab.running import compare as comparison

@@ -75,7 +75,7 @@ def _broken_rules(stacks: dict[str, Encoding], shape: TransformerShape, beams: b
         elif not _decodes_alike(attention, shape, x, source, beams):
             own, base = type(site), AttentionEncoding
             members = [name for name in RULES if getattr(own, name) is not getattr(base, name)]
-            return "; ".join(RULES[name] for name in members)
+            return "; ".join(RULES[name] for name in members or RULES)  # set on the instance
     return ""
 
 

@@ -17,22 +17,22 @@ from html import escape
 from pathlib import Path
 from zipfile import ZipFile
 
+import publish as module
 import pytest
 from cells_here import run_cells_here
 from hypothesis import given
 from hypothesis import strategies as st
+from publish import add, differences, main, parts_of, publish, with_part
+from published_readme import readme
 from synthetic_run import results, typed, write_run
 from tiny_tasks import config_of
 
 from ropewalk.figures.plot_data import short
 from ropewalk.files import read_json, readable_json, write_json
 from ropewalk.lab.published import read_answers, thinned
-from ropewalk.lab.report import publish as module
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.report.pictures import pictures_of
 from ropewalk.lab.report.provenance import conditions
-from ropewalk.lab.report.publish import add, differences, main, parts_of, publish, with_part
-from ropewalk.lab.report.readme import readme
 from ropewalk.lab.report.verdicts import with_verdicts
 from ropewalk.lab.results import Results, read_results
 from ropewalk.lab.running import compare as comparison
@@ -44,6 +44,11 @@ PARTS = {
     "seed": {"encodings": "none,rotary", "seeds": (3,)},
     "whole": {"encodings": "none,rotary,learned", "seeds": (1, 2)},
 }
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return results()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Publish a run in a folder for version control: numbers and figures, never corpus sentences.
 
-`python -m ropewalk.lab.report.publish RUN_FOLDER FOLDER` writes the folder in the form that
+`python studies/publish.py RUN_FOLDER FOLDER` writes the folder in the form that
 `ropewalk.lab.published` describes, with the answers if the project generates the data. With a
 README as third argument, the table between its marks `<!-- result: FOLDER -->` and `<!-- end -->`
 is rewritten too. `--add` adds the run's cells to a published folder of the same comparison:
@@ -28,6 +28,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from published_readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
+
 from ropewalk.checks import shown
 from ropewalk.figures.interactive import without_nan
 from ropewalk.figures.picture import Picture
@@ -42,7 +44,6 @@ from ropewalk.files import (
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.published import ANSWERS, item_columns, read_answers, write_published
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
-from ropewalk.lab.report.readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
 from ropewalk.lab.report.verdicts import summarize, with_verdicts
 from ropewalk.lab.results import (
     CONDITIONS,
@@ -401,7 +402,7 @@ def _short(value: Any, other: Any) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Publish a run, and write its table into a README if one is given."""
-    program = "python -m ropewalk.lab.report.publish"
+    program = "python studies/publish.py"
     parser = argparse.ArgumentParser(prog=program, description="Publish a run.")
     option, marked = parser.add_argument, "a README with marks for the table"
     option("run", type=Path, nargs="?", help="folder of a finished run")

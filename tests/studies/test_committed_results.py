@@ -10,14 +10,14 @@ import subprocess
 from functools import cache
 
 import pytest
+from publish import FREE, parts_of
+from published_readme import TEXTS, pictures_in, readme
 from scripts import ROOT, load_scripts
 from typer.testing import CliRunner
 
 from ropewalk.cli.app import app
 from ropewalk.encodings import REGISTRY, outside
 from ropewalk.files import read_json
-from ropewalk.lab.report.publish import FREE, parts_of
-from ropewalk.lab.report.readme import TEXTS, pictures_in, readme
 from ropewalk.lab.results import read_results
 
 #: Scripts that write the README of a folder in results/, if they have another name than it.
