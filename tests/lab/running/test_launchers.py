@@ -40,7 +40,7 @@ PATIENCE = 400
 def begin(run, *words, **others):
     settings = [f"{name}={value}" for name, value in {**SETTINGS, **others}.items()]
     command = ["-P", "-m", "ropewalk.cli", "compare", *settings, "--out", str(run), *words]
-    # Ray starts threads as it is imported, and processes of its own, which a fork of it would hang.
+    # Ray starts threads and processes of its own; those of a forked process may hang.
     start = Forking.__base__ if "ray" in words else subprocess.Popen
     return start(
         [sys.executable, *command],

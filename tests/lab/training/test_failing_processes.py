@@ -93,6 +93,12 @@ def prepared(change):
     return prepare
 
 
+def away(path, _):
+    """Leave a part on a disk that is away."""
+    (path / "__0_0.distcp").unlink()
+    (path / "__0_0.distcp").symlink_to("/disk/part")
+
+
 def in_bytes(path, metadata, parts):
     """Name bytes, which torch's planner unpickles."""
     name, part = "model.embedding.weight", path / "__0_0.distcp"
@@ -114,8 +120,9 @@ REDUCE = prepared(lambda path, it, _: setattr(it, "storage_meta", Harm(path / "h
 DAMAGES = {
     "a bit": (flip_a_bit_of_a_weight, "'__0_0.distcp' does not match its checksum"),
     "a part cut": (cut("__0_0.distcp"), "'__0_0.distcp' does not match its checksum"),
-    "a part gone": (lambda path, _: (path / "__0_0.distcp").unlink(), "no such file"),
-    "a part elsewhere": (ELSEWHERE, "'/dev/zero' does not match"),
+    "a part gone": (lambda path, _: (path / "__0_0.distcp").unlink(), "no such file; delete it"),
+    "a part away": (away, "a symlink to a file that is missing; do not delete it"),
+    "a part elsewhere": (ELSEWHERE, "'/dev/zero' must be in its folder"),
     "metadata cut": (cut(".metadata"), "'.metadata' does not match its checksum"),
     "metadata gone": (lambda path, _: (path / ".metadata").unlink(), "no such file"),
     "metadata that runs code": (REDUCE, "its metadata names 'posix.mkdir'"),

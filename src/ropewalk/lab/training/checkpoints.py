@@ -28,10 +28,12 @@ from ropewalk.files import (
     MOST_DATA_BYTES,
     WAY_OUT,
     Facts,
+    NotReadError,
     NotWrittenError,
     open_regular,
     read_bytes,
     read_checked_json,
+    way_out,
     write_checked_json,
 )
 from ropewalk.lab.config import SCORING_FIELDS, Config, validated
@@ -268,8 +270,12 @@ def read_together(
     facts = read_checked_json(path / "facts.json", "record", "parts", most_bytes=MOST_DATA_BYTES)
     try:
         parts = facts.pop("parts")
+        for name in parts:
+            if Path(name).name != name:
+                raise ValueError(f"{shown(name)} must be in its folder")
+            open_regular(path / name).close()  # before one process alone fails at it
         for name in [METADATA, *sorted(parts)[group.rank :: group.world]]:
-            if Path(name).name != name or _digest(path / name) != parts.get(name):
+            if _digest(path / name) != parts.get(name):
                 raise ValueError(f"{shown(name)} does not match its checksum")
         content = read_bytes(path / METADATA, MOST_DATA_BYTES)
         metadata: Metadata = _DataUnpickler(io.BytesIO(content)).load()
@@ -281,8 +287,9 @@ def read_together(
             warnings.simplefilter("ignore")
             load(tensors, storage_reader=Reader(path), no_dist=True)  # each process by itself
     except (CheckpointException, Exception) as error:  # a damaged pickle raises almost anything
-        why = _cause(error)
-        raise ValueError(f"{path} is not a readable checkpoint: {why}; {WAY_OUT}") from None
+        why, complete = _cause(error), all(os.path.lexists(path / name) for name in parts)
+        advice = way_out(path, error) if complete and isinstance(error, NotReadError) else WAY_OUT
+        raise ValueError(f"{path} is not a readable checkpoint: {why}; {advice}") from None
     return tensors, facts
 
 
