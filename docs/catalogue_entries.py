@@ -17,16 +17,11 @@ from typing import Any
 
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.head_layouts import read_indexer, read_rope
-from ropewalk.rotary.config.model_types import (
-    CONVENTIONS,
-    MULTIMODAL_MODELS,
-    UNSUPPORTED,
-    WITH_CLASS_SIZES,
-    WITHOUT_ROPE,
-)
+from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS, WITH_CLASS_SIZES
 from ropewalk.rotary.config.reader import softmax_factor
 from ropewalk.rotary.config.rope_fields import JSON_NAMES, ORIGINAL_LENGTH, RULES_BY_ROPE_TYPE
 from ropewalk.rotary.config.sections import STACK_KEYS
+from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.catalogue import (
@@ -56,12 +51,14 @@ def model_types() -> list[str]:
 def make_entry(model_type: str, file: str | None, vectors: Vectors) -> CatalogueEntry:
     """Return the entry of a model type. file: its modeling file in transformers, if it has one."""
     family = model_type if file is None else file.split("/")[1]
-    entry = CatalogueEntry(model_type, "rope", family, OWN_CODE if file is None else file)
+    conventions = CONVENTIONS.get(model_type)
+    read_in = [file, conventions.code if conventions else None]
+    source = "; ".join(filter(None, read_in)) or OWN_CODE
+    entry = CatalogueEntry(model_type, "rope", family, source)
     if model_type in UNSUPPORTED:
         return dataclasses.replace(entry, kind="not described", reason=UNSUPPORTED[model_type])
     if model_type in WITHOUT_ROPE:
         return dataclasses.replace(entry, kind="no rope", reason=WITHOUT_ROPE[model_type])
-    conventions = CONVENTIONS.get(model_type)
     return dataclasses.replace(
         entry,
         kind="sections" if conventions is None else "rope",

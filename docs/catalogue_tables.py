@@ -143,9 +143,11 @@ def fields(catalogue: Facts, schema: Facts) -> str:
     return as_table(["field", "meaning"], lines)
 
 
-def source(path: str) -> str:
-    """Return the file of a source without its folder, which is the family."""
-    return f"`{path.rpartition('/')[2]}`" if "/" in path else path
+def source(paths: str) -> str:
+    """Return the files of a source, those of transformers without the folder of the family."""
+    files = (path.rpartition("/")[2] if path.startswith("models/") else path
+             for path in paths.split("; "))  # fmt: skip
+    return "; ".join(f"`{file}`" for file in files) if "/" in paths else paths
 
 
 def _of_kind(catalogue: Facts, kind: str) -> Facts:

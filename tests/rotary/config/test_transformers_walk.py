@@ -24,7 +24,7 @@ import transformers_ropes
 from stack_entries import ENTRIES, entry_of_stack
 from transformers_ropes import UNREACHABLE, Case
 
-from ropewalk.rotary.config.model_types import WITHOUT_ROPE
+from ropewalk.rotary.config.unread_types import WITHOUT_ROPE
 from ropewalk.tools.catalogue.entries import rotary_part
 
 # A few that differ from one another, so that the short run sees every kind of reading.

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from scripts import ROOT, load_scripts
 
+from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.tools.catalogue import (
     CatalogueEntry,
     CatalogueVector,
@@ -43,7 +44,11 @@ def test_vectors_are_those_of_the_formulas():
 
 def test_the_catalogue_is_that_of_the_tables():
     sources = {name: entry["source"] for name, entry in CATALOGUE["model_types"].items()}
-    files = {name: source for name, source in sources.items() if "/" in source}
+    files = {
+        name: source.partition("; ")[0]
+        for name, source in sources.items()
+        if source.startswith("models/")
+    }
     made = script.catalogue_json(text("vectors"), files, CATALOGUE["transformers"])
     assert made == text("catalogue")
 
@@ -56,7 +61,9 @@ def test_sources_are_those_of_transformers():
     (sources,) = load_scripts("docs", "catalogue_sources")
     files = sources.modeling_files(tables.model_types())
     for name, entry in CATALOGUE["model_types"].items():
-        assert entry["source"] == files.get(name, "own code of the model"), name
+        code = CONVENTIONS[name].code if name in CONVENTIONS else None
+        read_in = filter(None, (files.get(name), code))
+        assert entry["source"] == ("; ".join(read_in) or "own code of the model"), name
         assert name not in files or (sources.MODELS.parent / files[name]).is_file()
 
 

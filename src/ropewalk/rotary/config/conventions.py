@@ -75,6 +75,8 @@ class RopeConventions(NamedTuple):
     indexer: how it rotates. None: there is none, or it has no rope.
     indexer_layer_types: types of layers that have one. None: all.
     shares_indexers: whether layers may have none of their own, by `indexer_types` and similar keys.
+
+    code: public code outside transformers in which this was read, as "owner/repository: file".
     """
 
     head_layout: Literal["head", "latent", "trailing", "axial"] = "head"
@@ -116,6 +118,8 @@ class RopeConventions(NamedTuple):
     indexer: IndexerConventions | None = None
     indexer_layer_types: frozenset[str] | None = None
     shares_indexers: bool = False
+
+    code: str | None = None
 
     @property
     def layers_differ(self) -> bool:

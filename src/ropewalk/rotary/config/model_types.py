@@ -1,7 +1,7 @@
-"""The conventions of every known model type, and the types that no spec can describe.
+"""The conventions of every known model type.
 
 They were read in the modeling files of transformers 5.23, or in the model's own code if that
-library has none.
+library has none; an entry's `code` says where.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _add(
     """Add these model types, with the conventions of `base` except for the arguments.
 
     theta: the default theta; None: the config must have one. `defaults` and `rope_defaults` are
-    added to those of `base`.
+    added to those of `base`. The `code` of `base` is not that of these types.
     """
     base = RopeConventions() if base is None else base
     defaults = {**base.defaults, **conventions.pop("defaults", {})}
@@ -37,7 +37,8 @@ def _add(
     rope_defaults = {**base.rope_defaults, "rope_theta": theta, **own}
     if theta is None:
         del rope_defaults["rope_theta"]
-    entry = base._replace(defaults=defaults, rope_defaults=rope_defaults, **conventions)
+    facts = {"code": None, **conventions, "defaults": defaults, "rope_defaults": rope_defaults}
+    entry = base._replace(**facts)
     for model_type in model_types.split():
         assert model_type not in CONVENTIONS, model_type
         CONVENTIONS[model_type] = entry
@@ -534,41 +535,3 @@ for _head_dim, _names in HEAD_DIMS.items():
         _entry = CONVENTIONS[_model_type]
         _defaults = {"head_dim": _head_dim, **_entry.defaults}
         CONVENTIONS[_model_type] = _entry._replace(defaults=_defaults)
-
-# Types that rotate, but not as a `RotarySpec` can describe, and the reason.
-UNSUPPORTED = {
-    "qwen2_5_omni_dit": "its code rotates only the first head",
-    "vjepa2": "its code mixes up pairs, so that norms change: it is not a rotation",
-    "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
-    "musicflamingo": "it rotates audio states by seconds, not queries and keys by positions",
-    "clvp": "it rotates values too",
-    "neucodec": "its code rotates heads by their number, not tokens by their position",
-    "xcodec2": "its code rotates heads by their number, not tokens by their position",
-    "qwen": "its dynamic rule grows by powers of two, and ropewalk.scaling does not have it",
-    "esmfold2": "its axes have different thetas within one head",
-}
-
-# Types without rope, and what encodes positions instead.
-WITHOUT_ROPE = {
-    **dict.fromkeys(
-        """
-        albert bart bert bert-generation big_bird bigbird_pegasus biogpt blenderbot
-        blenderbot-small camembert canine clip clip_text_model convbert ctrl data2vec-text deit
-        distilbert electra ernie fnet git gpt2 gpt_bigcode gpt_neo imagegpt layoutlm led
-        longformer luke lxmert mbart megatron-bert mobilebert mpnet mvp nllb-moe nystromformer
-        openai-gpt opt plbart prophetnet rembert roberta roberta-prelayernorm siglip
-        siglip_text_model siglip_vision_model squeezebert vilt vit whisper xlm xlm-roberta
-        xlm-roberta-xl xmod yoso m2m_100 marian pegasus pegasus_x speech_to_text trocr xglm
-        clip_vision_model beit time_series_transformer
-        """.split(),  # noqa: SIM905
-        "it adds positions to the embeddings",
-    ),
-    **dict.fromkeys(("bloom", "mpt"), "ALiBi adds distances to its scores"),
-    **dict.fromkeys(
-        ("t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano", "pix2struct"),
-        "T5's biases are added to its scores by distance",
-    ),
-    **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "DeBERTa's scores depend on distances"),
-    **dict.fromkeys(("xlnet", "transfo-xl"), "Transformer-XL's scores depend on distances"),
-    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv"), "it has no attention"),
-}

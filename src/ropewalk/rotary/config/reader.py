@@ -39,7 +39,7 @@ from ropewalk.rotary.config.layer_types import (
     read_own_settings,
     scaled_layers,
 )
-from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS, UNSUPPORTED
+from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.rotary.config.rope_fields import (
     ORIGINAL_LENGTH,
     ROPE_KEYS,
@@ -47,6 +47,7 @@ from ropewalk.rotary.config.rope_fields import (
     rope_dictionary,
 )
 from ropewalk.rotary.config.sections import find_sections, normalize_section
+from ropewalk.rotary.config.unread_types import UNSUPPORTED
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing

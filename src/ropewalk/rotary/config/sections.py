@@ -18,12 +18,11 @@ from ropewalk.rotary.config.model_types import (
     CLASS_SIZES,
     CONVENTIONS,
     MULTIMODAL_MODELS,
-    UNSUPPORTED,
     WITH_CLASS_SIZES,
-    WITHOUT_ROPE,
 )
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys
+from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.pairing import check_pairing
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA).
