@@ -140,6 +140,14 @@ def lucidrains_palm(pos: Tensor, t: Tensor) -> Tensor:
     return by_angles(t, torch.einsum("i , j -> i j", pos.float(), inverse(t.shape[-1])))
 
 
+def xpos(q: Tensor, k: Tensor, positions: Tensor, base: float = 512.0) -> tuple[Tensor, Tensor]:
+    """Queries grow as keys shrink, by a factor of each pair."""
+    pairs = torch.arange(0, D, 2).float()
+    zeta = ((pairs / D + 0.4) / 1.4) ** (positions[:, None].float() / base)
+    zeta = torch.cat((zeta, zeta), -1)
+    return half(q, positions) * zeta, half(k, positions) / zeta
+
+
 # Wrong ones: each name is the identifier of its fault, with _ for -. `half` itself is wrong where
 # a spec has another pairing, theta or part.
 
