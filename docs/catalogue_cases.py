@@ -53,6 +53,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
 LLAMA3 |= {"high_freq_factor": 4.0, ORIGINAL: 8192}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, ORIGINAL: 4096}
 ALPHA = {"rope_type": "dynamic", "alpha": 4.0, "factor": 1.0}
+MIXED = {"rope_type": "ntk", "factor": 8.0, "mixed_b": 0.625}
 LONGROPE = {"rope_type": "longrope", "factor": 32.0, ORIGINAL: 4096}
 LONGROPE |= {"short_factor": [1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]}
 LONGROPE |= {"long_factor": [1.0, 2.0, 4.5, 8.0, 16.0, 24.0, 31.5, 40.0]}
@@ -102,6 +103,7 @@ _BY_NAME: dict[str, tuple[Any, ...]] = {
     "linear": ("linear interpolation", {"scaling": {"rope_type": "linear", "factor": 4.0}}, NEAR),
     "ntk": ("NTK-aware: alpha is the factor (Hunyuan)", {"scaling": ALPHA}, NEAR),
     "ntk-first": ("its exponent has R, not the head's size", FIRST | {"scaling": ALPHA}, NEAR),
+    "mixed-ntk": ("every pair slows down, the slowest by s (GTE)", {"scaling": MIXED}, NEAR),
     "dynamic-short": ("dynamic NTK, up to the original length", {"scaling": DYNAMIC}, NEAR, 4096),
     "dynamic-long": (
         "dynamic NTK at 8 times the original length",

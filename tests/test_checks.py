@@ -6,6 +6,8 @@ an error of Python's own in place of ours.
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,10 @@ def test_what_is_short_is_shown_as_python_writes_it(value):
 )
 def test_what_is_long_is_cut(value):
     assert len(shown(value)) <= 80
+
+
+def test_a_path_is_shown_as_text():
+    assert shown(pathlib.PurePosixPath("a/b")) == "'a/b'"
 
 
 def test_what_is_nested_too_deep_is_named():

@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,6 +29,8 @@ def shown(value: object, limit: int = 80) -> str:
     """
     if type(value) is int and value.bit_length() > MOST_BITS:
         return f"an int of {value.bit_length()} bits"
+    if isinstance(value, PurePath):
+        value = str(value)
     long = isinstance(value, (str, bytes, list, tuple)) and len(value) > limit
     try:
         text = repr(value[:limit] if long else value)  # type: ignore[index]
@@ -130,13 +132,16 @@ def check_word(name: str, value: object, known: Iterable[str]) -> None:
 
 
 def named_fields(
-    elsewhere: Mapping[str, str], inner: Callable[..., object] | None = None
+    elsewhere: Mapping[str, str],
+    inner: Callable[..., object] | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that answers an unknown argument with the name of a known one.
 
     elsewhere: names that other code has for arguments, and their names here; those of arguments
     that the class does not have are ignored. inner: the class of the first argument, which may have
-    the argument instead.
+    the argument instead. beside: names that other code has for what is not said here at all, and
+    the expression that says it.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -158,6 +163,8 @@ def named_fields(
                 guess = f"; it is called {ours} here"
             elif inner is not None and ours in inspect.signature(inner).parameters:
                 guess = f"; write {cls.__name__}({inner.__name__}({ours}=…))"
+            elif beside is not None and unknown in beside:
+                guess = f"; write {beside[unknown]}"
             raise TypeError(
                 f"{cls.__name__} has no argument {shown(unknown)}{guess}; it has {', '.join(known)}"
             )
@@ -240,13 +247,16 @@ class ArgumentNeededError(ValueError):
     """A mistake that an argument mends, which each interface calls by its own name.
 
     what: what is wrong, complete without the way out. way_out: how the sentence goes on, with
-    {argument} in place of the argument's name. argument: its name in Python.
+    {argument} in place of the argument's name. argument: its name in Python. words: what to pass,
+    if that is one of few words.
     """
 
-    def __init__(self, what: str, way_out: str, argument: str) -> None:
-        super().__init__(what + way_out.format(argument=argument))
-        self.what, self.way_out, self.argument = what, way_out, argument
+    def __init__(self, what: str, way_out: str, argument: str, words: tuple[str, ...] = ()) -> None:
+        value = f"={' or '.join(map(json.dumps, words))}" if words else ""
+        super().__init__(what + way_out.format(argument=argument + value))
+        self.what, self.way_out, self.argument, self.words = what, way_out, argument, words
 
     def worded(self, argument: str) -> str:
         """Return the message with the argument's name in another interface, such as --from."""
-        return self.what + self.way_out.format(argument=argument)
+        value = f" {' or '.join(self.words)}" if self.words else ""
+        return self.what + self.way_out.format(argument=argument + value)

@@ -97,13 +97,14 @@ def test_a_plot_of_wavelengths(inspect, tmp_path, ending):
     ("words", "message"),
     [
         (["missing.json"], "missing.json: no such file"),
-        (["slimm-qwen2-0.5b.json"], "use_mrope must be absent"),
+        (["slimm-qwen2-0.5b.json"], "use_mrope must be false or absent"),
         ([".."], "which has neither a config.json nor a .gguf file"),
         (["llama-2-7b.json", "missing.json"], "missing.json: no such file"),
         (["llama-2-7b.json", "--plot", "w.gif"], "--plot must end in .png or .svg, got 'w.gif'"),
         (["llama-2-7b.json", "--plot", "no/w.png"], "--plot must be a file in a folder that can"),
         (["llama-2-7b.json", "--pairing", "both"], "pairing must be"),
-        (["llama-2-7b.json", "--pairing", "interleaved"], "pairing must agree with model_type"),
+        (["llama-2-7b.json", "--pairing", "interleaved"], "permuted, set rope_pairing in the conf"),
+        (["voxcpm2.json"], "says how dimensions are paired; or pass --pairing half or interleaved"),
         ([], "CONFIG must be given"),
     ],
 )

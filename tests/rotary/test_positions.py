@@ -4,6 +4,7 @@ These fail when a token stands elsewhere than its document, image, padding or ra
 positions of a multimodal prompt are not those of Qwen2-VL, and when a mistake passes unnoticed.
 """
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -58,6 +59,15 @@ def test_grids_run_row_by_row_and_videos_frame_by_frame(frames, height, width):
     assert positions.video(frames, height, width).is_contiguous()
 
 
+@pytest.mark.parametrize(("height", "width", "merge"), [(4, 6, 2), (6, 3, 3), (2, 2, 1)])
+def test_merge_blocks_are_in_the_order_of_vision_towers(height, width, merge):
+    """Fails if patches come in another order than to Qwen2-VL's and GLM-V's vision towers."""
+    theirs = pytest.importorskip("transformers.vision_utils", reason=NEEDS_TRANSFORMERS)
+    sizes = torch.tensor([[1, height, width]])
+    expected = theirs.get_vision_position_ids(sizes, merge).T
+    assert torch.equal(positions.grid(height, width, merge=merge), expected)
+
+
 def test_coordinates_are_centers_of_patches_within_a_turn():
     built = positions.coordinates(2, 4) / torch.pi
     assert built.dtype == torch.float64
@@ -71,7 +81,12 @@ segments = st.lists(
     st.integers(0, 5)
     | st.tuples(st.integers(1, 3), st.integers(1, 4))
     | st.tuples(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3))
-    | st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 5)),
+    | st.tuples(
+        st.integers(1, 4),
+        st.integers(1, 3),
+        st.integers(1, 3),
+        st.integers(1, 5) | st.sampled_from([0.5, 0.25, 1.5, 12.5]),  # exact in float32
+    ),
     max_size=6,
 )
 
@@ -85,7 +100,7 @@ def by_the_paper(parts: list, start: int) -> list[list[int]]:
         else:
             frames, height, width, step = {2: (1, *part, 1), 3: (*part, 1), 4: part}[len(part)]
             new = [
-                [here + step * t, here + h, here + w]
+                [here + math.floor(step * t), here + h, here + w]
                 for t in range(frames)
                 for h in range(height)
                 for w in range(width)
@@ -150,14 +165,15 @@ def test_multimodal_positions_are_those_of_qwen2_vl(parts):
     assert torch.equal(positions.multimodal(parts), of_transformers("qwen2_vl", parts))
 
 
-def test_frames_may_stand_apart_as_in_qwen2_5_vl():
+@pytest.mark.parametrize("step", [25, 0.5, 2.1, 0.3, 12.5])
+def test_frames_may_stand_apart_as_in_qwen2_5_vl(step):
     module = pytest.importorskip(
         "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl", reason=NEEDS_TRANSFORMERS
     )
     theirs = module.Qwen2_5_VLModel.get_vision_position_ids(
-        None, 5, torch.tensor([3, 4, 6]), 1, 2, time_interval=25
+        None, 5, torch.tensor([11, 4, 6]), 1, 2, time_interval=step
     )
-    assert torch.equal(positions.multimodal([(3, 2, 3, 25)], start=5), theirs)
+    assert torch.equal(positions.multimodal([(11, 2, 3, step)], start=5), theirs)
 
 
 # Shards of a sequence
@@ -231,7 +247,10 @@ def test_a_mistake_is_named():
         (made(multimodal, [-1]), "each text segment must be at least 0"),
         (made(multimodal, [2.5]), "(H, W), (T, H, W) or (T, H, W, step), got 2.5"),
         (made(multimodal, [(1,)]), "each segment must be an int of text to"),
-        (made(multimodal, [(1, 2, 2, 0)]), "step must be at least 1, got 0"),
+        (made(multimodal, [(1, 2, 2, 0)]), "step must be finite and above 0, got 0"),
+        (made(multimodal, [(1, 2, 2, math.nan)]), "step must be finite and above 0, got nan"),
+        (made(grid, 4, 6, merge=0), "merge must be at least 1, got 0"),
+        (made(grid, 4, 6, merge=3), "height and width must be multiples of merge=3, got 4 and 6"),
         (made(multimodal, [(2, 0)]), "width must be at least 1, got 0"),
         (sharded(8, rank=2), "rank must be below world=2, got 2"),
         (sharded(8, rank=-1), "rank must be at least"),

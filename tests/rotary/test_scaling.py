@@ -28,6 +28,8 @@ LONGROPE = scaling.LongRoPE(SHORT, LONG, original_length=L, factor=8.0)
 ONE_OF_EACH = [
     scaling.Linear(factor=4.0),
     scaling.NTKAware(factor=4.0),
+    scaling.MixedNTK(factor=8.0),
+    scaling.MixedNTK(factor=8.0, mixed_b=0.625),
     scaling.DynamicNTK(factor=2.0, original_length=L),
     scaling.YaRN(factor=16.0, original_length=4096),
     scaling.YaRN(factor=32.0, original_length=4096, truncate=False),
@@ -169,6 +171,7 @@ YARN = {"factor": 40.0, "original_length": 4096}
     [
         (scaling.Linear(4.0), 1),
         (scaling.NTKAware(4.0), 1),
+        (scaling.MixedNTK(8.0), 1),
         (scaling.Llama3(8.0, 1.0, 4.0, 8192), 1),
         (scaling.Proportional(0.25), 1),
         (scaling.YaRN(**YARN), 1.3688879454113936),
@@ -329,7 +332,9 @@ LENGTHS = st.sampled_from([1, 2, 8, 4096, 2**31, 2**63 - 1])
 FOUR = st.lists(EXTREME, min_size=4, max_size=4)
 EXTREME_RULES = st.one_of(
     st.tuples(st.sampled_from([scaling.Linear, scaling.NTKAware]), st.tuples(EXTREME)),
-    st.tuples(st.just(scaling.Proportional), st.tuples(EXTREME, EXTREME)),
+    st.tuples(
+        st.sampled_from([scaling.Proportional, scaling.MixedNTK]), st.tuples(EXTREME, EXTREME)
+    ),
     st.tuples(st.just(scaling.DynamicNTK), st.tuples(EXTREME, LENGTHS)),
     st.tuples(st.just(scaling.Llama3), st.tuples(EXTREME, EXTREME, EXTREME, LENGTHS)),
     st.tuples(

@@ -135,6 +135,10 @@ def test_other_names_for_arguments_are_told_ours():
         (called(RotarySpec, 64, rope_theta=1e4), "no argument 'rope_theta'; it is called theta"),
         (called(RotarySpec, 64, thetta=1e4), "no argument 'thetta'; did you mean 'theta'"),
         (called(scaling.YaRN, factor=4.0, **original), f"YaRN {ours} is called original_length"),
+        (
+            called(scaling.YaRN, 4.0, 4096, attn_factor=1.0),
+            "write RotarySpec(…, amplitude=…), a fac",
+        ),
         (called(scaling.Linear, scale=2), "Linear has no argument 'scale'; it is called factor"),
         (called(scaling.NTKAware, alpha=2), "NTKAware has no argument 'alpha'; it is called fac"),
         (called(scaling.Linear, 2.0, **original), f"Linear {ours} has factor"),

@@ -27,7 +27,7 @@ REFUSED = {
     "minicpm3-4b": "model_type must be given",
     "qwen-1.8b": "its dynamic rule grows by powers of two",
     # A custom model with qwen2's name; qwen2's code would ignore the sections.
-    "slimm-qwen2-0.5b": "use_mrope must be absent",
+    "slimm-qwen2-0.5b": "use_mrope must be false or absent",
     "voxcpm2": "model_type must be given",
 }
 READ = sorted(PUBLISHED.keys() - REFUSED.keys())

@@ -43,6 +43,13 @@ def _dynamic(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) 
     return [(theta * s ** (mpf(R) / (R - 2))) ** -e for e in exponents]
 
 
+def _ntk(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
+    """kexue.fm/archives/9706, eq. 10, 12 and 13, as Alibaba-NLP/new-impl, modeling.py, has them."""
+    b = mpf(rule.get("mixed_b", 1.0))
+    a = mpmath.log(mpf(rule["factor"])) / (mpf(R) / 2) ** b
+    return [theta**-e / mpmath.exp(a * (e * R / 2 + 1) ** b) for e in exponents]
+
+
 def _yarn(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
     """arXiv 2309.00071, eq. 17 to 20, with the band as jquesnelle/yarn finds it."""
 
@@ -86,5 +93,5 @@ def _proportional(rule: Any, theta: Any, exponents: Any, R: int, length: int | N
     return moved + [mpf(0)] * (R // 2 - count)
 
 
-RULES = {"default": _plain, "linear": _linear, "dynamic": _dynamic, "yarn": _yarn,
+RULES = {"default": _plain, "linear": _linear, "ntk": _ntk, "dynamic": _dynamic, "yarn": _yarn,
          "longrope": _longrope, "llama3": _llama3, "proportional": _proportional}  # fmt: skip

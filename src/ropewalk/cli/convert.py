@@ -38,7 +38,7 @@ def convert(
     the new pairing, unless it is the model type's default. Other files are copied byte for byte;
     folders in IN are not copied. OUT appears complete or not at all, and IN is only read.
     """
-    with errors(as_json=as_json) as at_interruption:
+    with errors(as_json=as_json, options={"read_as": "--from"}) as at_interruption:
         from ropewalk import tools
         from ropewalk.rotary.pairing import check_pairing
 

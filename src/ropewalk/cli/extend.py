@@ -80,7 +80,7 @@ def extend(
     then also has the loss of a fixed set of tokens, as the context before them grows and at
     shifted positions.
     """
-    with errors(as_json=as_json):
+    with errors(as_json=as_json, options={"original": "--original", "pairing": "--pairing"}):
         from ropewalk.tools.extend import extend as compare_rules
         from ropewalk.tools.extend.engine_fragments import ENGINES
         from ropewalk.tools.extend.extension_report import save_rules, summary_blocks

@@ -32,7 +32,7 @@ def inspect(
     error of float32 angles. Warns about config fields that are missing, contradictory, unused, or
     ignored by an inference engine such as vLLM.
     """
-    with errors(as_json=as_json):
+    with errors(as_json=as_json, options={"pairing": "--pairing"}):
         from ropewalk.tools.inspect import compare_ropes, inspect, to_plain
         from ropewalk.tools.inspect.inspect_report import (
             comparison_blocks,

@@ -13,7 +13,7 @@ import signal
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,7 @@ from ropewalk.lab.stopping import CellFailed, interrupt_once
 WIDTH = 100  # characters of a line
 WIDEST = 40  # indent of the last column; a longer name pushes its own line to the right
 LONGEST_NAME = 400  # longest word, in characters, that a message repeats in full
-#: Options for arguments of the library that have another name there.
-OPTIONS = {"original": "--original", "read_as": "--from"}
+NO_OPTIONS: Mapping[str, str] = {}  # nobody writes to it
 RESUMABLE = "interrupted; run the same command again to resume"
 INTACT = "; files written before are intact"
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # no system could open such a path
@@ -120,12 +119,16 @@ class Interrupted:
 
 @contextmanager
 def errors(
-    interrupted: str = "interrupted; nothing was written", *, as_json: bool = False
+    interrupted: str = "interrupted; nothing was written",
+    *,
+    as_json: bool = False,
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> Iterator[Interrupted]:
     """Print a user's mistake in one line and exit with status 2; other failures exit with 1.
 
     SIGTERM and SIGHUP act like Ctrl-C: the command prints the yielded message and exits with 130.
-    as_json: also print an object with the error on standard output.
+    as_json: also print an object with the error on standard output. options: the command's options
+    for arguments of the library that mend a mistake; no other argument is suggested.
     """
 
     def fail(message: object, code: int) -> NoReturn:
@@ -143,8 +146,8 @@ def errors(
     try:
         yield at_interruption
     except ArgumentNeededError as error:
-        option = OPTIONS.get(error.argument)
-        fail(error if option is None else error.worded(option), 2)
+        option = options.get(error.argument)
+        fail(error.what if option is None else error.worded(option), 2)
     except (ValueError, TypeError) as error:
         fail(error, 2)
     except ImportError as error:

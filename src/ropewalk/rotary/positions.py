@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ropewalk.checks import LARGEST, check_int, shown
+from ropewalk.checks import LARGEST, check_int, check_number, shown
 from ropewalk.rotary.shape_checks import INTEGERS
 
 __all__ = [
@@ -113,16 +113,31 @@ def left_padded(mask: Tensor) -> Tensor:
     return (real.cumsum(-1) - 1).clamp(min=0)
 
 
-def grid(height: int, width: int) -> Tensor:
+def grid(height: int, width: int, *, merge: int = 1) -> Tensor:
     """Return row and column of each patch of an image, row by row: (2, height * width).
+
+    merge: patches come in blocks of merge x merge, which the model merges to one token each; blocks
+    come row by row, and so do the patches of a block. The vision towers of Qwen2-VL and later and
+    of GLM-V have this order (`spatial_merge_size`), for each frame of a video again.
+    Source: transformers' modeling_qwen2_vl.py and modeling_glm4v.py, `rot_pos_emb`.
 
     Example:
         >>> from ropewalk import positions
         >>> positions.grid(2, 3)
         tensor([[0, 0, 0, 1, 1, 1],
                 [0, 1, 2, 0, 1, 2]])
+        >>> positions.grid(2, 4, merge=2)
+        tensor([[0, 0, 1, 1, 0, 0, 1, 1],
+                [0, 1, 0, 1, 2, 3, 2, 3]])
     """
-    return _lattice(height, width)
+    check_int("merge", merge, 1)
+    row_by_row = _lattice(height, width)
+    if height % merge or width % merge:
+        raise ValueError(
+            f"height and width must be multiples of merge={merge}, got {height} and {width}"
+        )
+    blocks = row_by_row.view(2, height // merge, merge, width // merge, merge)
+    return blocks.transpose(2, 3).reshape(2, -1)
 
 
 def video(frames: int, height: int, width: int) -> Tensor:
@@ -138,11 +153,12 @@ def video(frames: int, height: int, width: int) -> Tensor:
     return _lattice(frames, height, width)
 
 
-def multimodal(segments: Sequence[int | Sequence[int]], *, start: int = 0) -> Tensor:
+def multimodal(segments: Sequence[int | Sequence[float]], *, start: int = 0) -> Tensor:
     """Return M-RoPE's positions of text, images and videos: time, height and width, (3, S).
 
     segments: in the order of the sequence: an int n for n tokens of text, (H, W) for an image, (T,
-    H, W) for a video; (T, H, W, step) if the time grows by `step` per frame. H and W count
+    H, W) for a video; (T, H, W, step) if the time grows by `step` per frame, rounded down if it is
+    no whole number (in Qwen2.5-VL, `second_per_grid_ts` times `tokens_per_second`). H and W count
     the patches that the language model sees, after merging: in Qwen, those of `image_grid_thw` or
     `video_grid_thw` divided by `spatial_merge_size`. For a text token, the three numbers are the
     same. Each segment begins one after the greatest position so far.
@@ -229,7 +245,7 @@ def context_parallel(length: int, rank: int, world: int, scheme: Scheme) -> Tens
     return torch.cat((blocks[rank], blocks[parts - 1 - rank]))
 
 
-def _tokens(segment: int | Sequence[int]) -> int:
+def _tokens(segment: int | Sequence[float]) -> int:
     """Return the number of tokens of a segment; raise if it is not a valid segment."""
     if isinstance(segment, int):
         check_int("each text segment", segment, 0)
@@ -240,20 +256,22 @@ def _tokens(segment: int | Sequence[int]) -> int:
             f"each segment must be an int of text tokens, (H, W), (T, H, W) or (T, H, W, step), "
             f"got {shown(segment)}"
         )
-    for name, size in zip(
-        ("frames", "height", "width", "step")[len(sizes) == 2 :], sizes, strict=False
-    ):
+    for name, size in zip(("frames", "height", "width")[len(sizes) == 2 :], sizes, strict=False):
         check_int(name, size, 1)
-    return math.prod(sizes[:3])
+    if len(sizes) == 4:
+        check_number("step", sizes[3])
+        if sizes[3] > MOST:
+            raise ValueError(f"step must be at most 2^31, got {sizes[3]}")
+    return math.prod(int(size) for size in sizes[:3])
 
 
-def _patches(sizes: Sequence[int]) -> Tensor:
+def _patches(sizes: Sequence[float]) -> Tensor:
     """Return the positions of an image's or a video's patches; `_tokens` has checked the sizes."""
-    if len(sizes) < 4:
-        return video(*sizes) if len(sizes) == 3 else video(1, *sizes)
-    if sizes[3] > MOST:
-        raise ValueError(f"step must be at most 2^31, got {sizes[3]}")
-    return video(*sizes[:3]) * torch.tensor([[sizes[3]], [1], [1]])
+    frames, height, width = map(int, sizes[:3] if len(sizes) > 2 else (1, *sizes))
+    patches = video(frames, height, width)
+    if len(sizes) == 4:  # a float is multiplied in float32, as in Qwen2.5-VL's code
+        patches[0] = (patches[0] * sizes[3]).to(torch.int64)
+    return patches
 
 
 def _check_count(name: str, value: object, count: int) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "Linear",
     "Llama3",
     "LongRoPE",
+    "MixedNTK",
     "NTKAware",
     "Proportional",
     "Scaling",
@@ -46,9 +47,13 @@ ELSEWHERE = {
     "original_max_position_embeddings": "original_length",
     "original_max_seq_len": "original_length",
     "original_seq_len": "original_length",
-    "attn_factor": "attention_factor",
     "low_freq": "low_freq_factor",
     "high_freq": "high_freq_factor",
+}
+#: What multiplies a rule's amplitude in other code (YaRN's repository, vLLM, SGLang, LongRoPE's),
+#: and how a spec says so.
+BESIDE_THE_RULE = {
+    "attn_factor": "RotarySpec(…, amplitude=…), a factor on top of the rule's own amplitude"
 }
 
 
@@ -125,7 +130,9 @@ class Scaling(ABC):
 @dataclass_transform(frozen_default=True)
 def _rule(cls: type[T]) -> type[T]:
     """Make a class a rule: a frozen dataclass, which tells its names for others' fields."""
-    return named_fields(ELSEWHERE)(dataclass(frozen=True, repr=False, eq=False)(cls))
+    return named_fields(ELSEWHERE, beside=BESIDE_THE_RULE)(
+        dataclass(frozen=True, repr=False, eq=False)(cls)
+    )
 
 
 @_rule
@@ -160,7 +167,7 @@ class NTKAware(Scaling):
     Source: bloc97, "NTK-Aware Scaled RoPE", 2023; formula in arXiv 2309.00071, eq. 15 and 16.
     In config.json it has no type of its own: HunYuan writes it as `type` "dynamic" with `alpha`,
     which is s here.
-    Traps: R is rotary_dim, not head_dim; vLLM's "ntk" is another formula.
+    Traps: R is rotary_dim, not head_dim; vLLM's "ntk" is `MixedNTK`.
 
     Example:
         >>> from ropewalk import RotarySpec, scaling
@@ -181,6 +188,41 @@ class NTKAware(Scaling):
     def larger_theta(self, theta: float, rotary_dim: int) -> float:
         """Return theta': a rope with theta' and no rule is the same as with theta and this rule."""
         return float(Decimal(theta) * _ntk(Decimal(self.factor), rotary_dim))
+
+
+@_rule
+class MixedNTK(Scaling):
+    """Every pair slows down, the slowest by s: f_i · exp(-a · (i + 1)^b) with a = ln s / (R/2)^b.
+
+    With b = 1, pair i rotates by f_i · s^(-2(i+1)/R), which vLLM calls "ntk" too.
+    Source: Su 2023, kexue.fm/archives/9706, eq. 6 and 10 to 13 (NTK-RoPE-fixed and -mixed);
+    Alibaba-NLP/new-impl, modeling.py (GTE); vLLM, rotary_embedding/ntk_scaling_rope.py. In
+    config.json: `type` "ntk" with `factor` and, if it is not 1, `mixed_b`.
+    Traps: `NTKAware` leaves the fastest pair as it is, this rule does not; GTE's own code and vLLM
+    read this type, transformers does not know it.
+
+    Example:
+        >>> from ropewalk import RotarySpec, scaling
+        >>> spec = RotarySpec(head_dim=8, scaling=scaling.MixedNTK(4.0))
+        >>> slower = spec.wavelengths() / RotarySpec(head_dim=8).wavelengths()
+        >>> [round(times, 2) for times in slower.tolist()]
+        [1.41, 2.0, 2.83, 4.0]
+    """
+
+    factor: float
+    mixed_b: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_factor("factor", self.factor)
+        check_factor("mixed_b", self.mixed_b)
+
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
+        s, b, half = Decimal(self.factor), Decimal(self.mixed_b), Decimal(rope.rotary_dim) / 2
+        slowed = []
+        for f, exponent in zip(rope.frequencies(), rope.exponents, strict=True):
+            place = Decimal(exponent.numerator) * half / exponent.denominator + 1  # i + 1
+            slowed.append(f * (-s.ln() * (place / half) ** b).exp())
+        return slowed
 
 
 @_rule
@@ -508,5 +550,5 @@ class Proportional(Scaling):
 
 
 RULES: tuple[type[Scaling], ...] = (
-    Linear, NTKAware, DynamicNTK, YaRN, LongRoPE, Llama3, Proportional,
+    Linear, NTKAware, MixedNTK, DynamicNTK, YaRN, LongRoPE, Llama3, Proportional,
 )  # fmt: skip

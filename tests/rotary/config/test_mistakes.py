@@ -84,8 +84,8 @@ MISTAKES = {
         ({"head_dim": 127}, "head_dim must be even if all of it rotates, got 127"),
         ({"head_dim": 2**20}, "head_dim must be at most 8,192"),
         ({"head_dim": 2**70}, "head_dim must be at most"),
-        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor must be absent, as this"),
-        ({"qk_rope_head_dim": 64}, "qk_rope_head_dim must be absent"),
+        ({"partial_rotary_factor": 0.5}, "must be 1 or absent, as the code of this model type"),
+        ({"qk_rope_head_dim": 64}, "must belong to a model type with latent attention"),
         *(
             ({"max_position_embeddings": length}, "max_position_embeddings must be")
             for length in (1.5, "4096", True, 0, -1, 2**40, [4096])
@@ -111,11 +111,22 @@ MISTAKES = {
         ),
         # What nobody would read.
         ({str(i): 0 for i in range(100_000)}, "at most 10,000 keys"),
-        ({"rope_base": 5e5}, "rope_base must be absent, since its effect on the rope"),
-        ({"rope_ratio": 50}, "rope_ratio must be absent"),
-        ({"alibi": True}, "alibi must be absent"),
-        ({"rope_local_base_freq": 1e4}, "rope_local_base_freq must be absent"),
-        ({"no_rope_layers": [1] * 31 + [0]}, "no_rope_layers must be absent"),
+        ({"rope_tetha": 5e5}, "got 500000.0; did you mean 'rope_theta'? If not, and the model's"),
+        *(
+            ({key: True}, f"{key} must be false or absent")
+            for key in ("use_logn_attn", "logn_attention_scale", "use_fope", "use_xpos")
+        ),
+        ({"rope_scaling": {"type": "linear", "factr": 2}}, "'factr'; did you mean 'factor'?"),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 2, "attn_factor": 1}},
+            "vLLM and SGLang multiply the amplitude and which transformers ignores: write the",
+        ),
+        ({"hidden_size": 4100}, "hidden_size must be a multiple of the 32 heads, or head_dim be"),
+        ({"rope_base": 5e5}, "rope_base must be a key that is known for this model type"),
+        ({"rope_ratio": 50}, "rope_ratio must be a key that is known"),
+        ({"alibi": True}, "alibi must be false or absent"),
+        ({"rope_local_base_freq": 1e4}, "rope_local_base_freq must be a key"),
+        ({"no_rope_layers": [1] * 31 + [0]}, "no_rope_layers must be [] or absent"),
     ],
     "llama-3.1-8b-instruct": [
         ({"rope_scaling.type": "yarn"}, "type must be the same as rope_type, 'llama3', got 'yarn'"),
@@ -208,7 +219,7 @@ MISTAKES = {
     ],
     "persimmon-8b-base": [({"rope_theta": GONE}, "rope_theta must be given, got none")],
     "glm-4-9b-chat": [({"rope_theta": 1e4}, "rope_theta must be absent if there is a rope_r")],
-    "roformer-chinese-base": [({"rotary_value": True}, "rotary_value must be absent")],
+    "roformer-chinese-base": [({"rotary_value": True}, "rotary_value must be false or absent")],
     "falcon-7b": [({"alibi": "no"}, "alibi must be one of (True, False), got 'no'")],
     "smollm3-3b": [
         ({"no_rope_layers": [1, 0]}, "no_rope_layers must have one for each of 36 layers"),
@@ -301,7 +312,7 @@ def test_a_mistake_in_a_published_file(name):
 
 
 SMOLLM, DIT = PUBLISHED["smollm3-3b"], {**PUBLISHED["llama-2-7b"], "model_type": "qwen2_5_omni_dit"}
-NEW = {"head_dim": 64, "num_hidden_layers": 1, "model_type": "new"}
+NEW = {"head_dim": 64, "num_hidden_layers": 1, "model_type": "unpublished"}
 
 
 def test_a_mistake_in_a_call():

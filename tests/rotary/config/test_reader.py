@@ -9,10 +9,19 @@ import json
 import math
 
 import pytest
+import torch
 from published import FOLDER, GONE, PUBLISHED, READ, REFUSED, changed, published_spec
 from refusals import check_refused
 
-from ropewalk import LayerSpec, ModelSpec, QueryTemperature, RotaryEmbedding, RotarySpec, scaling
+from ropewalk import (
+    LayerSpec,
+    ModelSpec,
+    QueryTemperature,
+    RotaryEmbedding,
+    RotarySpec,
+    scaling,
+    tools,
+)
 from ropewalk.rotary.config.reader import CLASS_DEFAULT
 
 
@@ -181,6 +190,39 @@ def test_amplitudes():
     assert amplitude("chinese-alpaca-2-7b-64k") == pytest.approx(1 + 0.1 * math.log(16))
     for length in (100, 100_000):
         assert amplitude("phi-3-mini-128k-instruct", length) == pytest.approx(1.1902380714238083)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v2-chat", "deepseek-v3", "kimi-k2-instruct"])
+@pytest.mark.parametrize(
+    ("mscale", "mscale_all_dim"), [(0.707, None), (None, 0.707), (0.707, 0.0), (0.0, 0.707)]
+)
+def test_a_lone_mscale_counts_as_in_deepseeks_code(name, mscale, mscale_all_dim):
+    """modeling_deepseek.py: m(mscale) / m(mscale_all_dim), by default m(1) and m(0) = 1."""
+    fields = {"factor": 40, "mscale": mscale, "mscale_all_dim": mscale_all_dim}
+    config = changed(name, {f"rope_scaling.{key}": value for key, value in fields.items()})
+    one, other = (1.0 if mscale is None else mscale), mscale_all_dim or 0.0
+    expected = (1 + 0.1 * one * math.log(40)) / (1 + 0.1 * other * math.log(40))
+    model = ModelSpec.from_config(config)
+    assert model.layer(0).rope.amplitude_at() == pytest.approx(expected)
+    assert ModelSpec.from_config(model.to_config()).layers == model.layers
+    (found,) = (x for x in tools.inspect(config).warnings if x.id == "mscale-alone")
+    assert "transformers ignores" in found.cause
+
+
+def test_gtes_rule_slows_every_pair():
+    """Alibaba-NLP/new-impl, modeling.py: base * s, and all frequencies over s^(2/dim)."""
+    rope, pairs = published_spec("gte-multilingual-base").layer(0).rope, torch.arange(32)
+    expected = 1 / (20_000 * 8) ** (pairs.double() / 32) / 8 ** (2 / 64)
+    assert rope == RotarySpec(64, theta=2e4, scaling=scaling.MixedNTK(8.0))
+    torch.testing.assert_close(rope.inverse_frequencies(), expected, rtol=1e-12, atol=0)
+    without = changed("gte-multilingual-base", {"position_embedding_type": "absolute"})
+    assert ModelSpec.from_config(without).layer(0).rope is None
+
+
+def test_chunked_positions_are_warned_about():
+    config = changed("qwen2.5-3b-instruct", {"dual_chunk_attention_config": {"chunk_size": 8}})
+    with pytest.warns(UserWarning, match="dual_chunk_attention_config is not a part of the rope"):
+        assert ModelSpec.from_config(config).layers == published_spec("qwen2.5-3b-instruct").layers
 
 
 def test_long_rope_keeps_both_lists():

@@ -93,6 +93,16 @@ def test_what_is_sound_is_not_warned_about(config, without):
     assert not (found if without is None else found.keys() & set(without))
 
 
+def test_a_key_for_layers_that_are_not_there_is_unused_by_this_model():
+    """OLMo 3's code scales the full layers, and this config has none."""
+    raw = PUBLISHED["olmo-3.1-32b-instruct"]
+    types = ["sliding_attention"] * raw["num_hidden_layers"]
+    found = rw.tools.inspect({**raw, "layer_types": types}).warnings
+    causes = [each.cause for each in found if each.where.endswith("rope_scaling.factor")]
+    assert causes == ["rope_scaling.factor changes nothing: no layer of this model has a rope that"
+                      " depends on it"]  # fmt: skip
+
+
 def test_places_are_named():
     assert warned(PUBLISHED["dseek-draft-test"])["unknown-field"].where == (
         "rope_scaling.attn_factor"

@@ -58,7 +58,7 @@ def test_a_refused_config_is_refused_with_its_reason(name):
 def test_a_pairing_lets_an_unknown_type_be_read():
     report = rw.tools.inspect(PUBLISHED["minicpm3-4b"] | {"model_type": "minicpm3"})
     assert report.model_type == "minicpm3"
-    config = {"model_type": "new", "num_hidden_layers": 1, "head_dim": 64, "rope_theta": 1e4}
+    config = {"model_type": "other", "num_hidden_layers": 1, "head_dim": 64, "rope_theta": 1e4}
     with pytest.raises(ValueError, match='pass pairing="half" or "interleaved"'):
         rw.tools.inspect(config)
     rope = rw.tools.inspect(config, pairing="interleaved").kinds[0].rope

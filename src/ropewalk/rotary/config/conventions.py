@@ -37,6 +37,7 @@ class RopeConventions(NamedTuple):
         part of `latent` attention, `trailing` dimensions, or `axial`, for patches of an image.
     partial_rotary: whether `partial_rotary_factor` is used.
     rotary_dim_key: the key of R itself.
+    rounds_head_dim: whether a width that is no multiple of the heads is divided and rounded down.
     axis_order: the order of axes, if positions have several.
     pairing_key: a key that the model's code reads: false means `half` pairs (DeepSeek-V3's).
 
@@ -50,6 +51,8 @@ class RopeConventions(NamedTuple):
     rope_ratio_key: a key that multiplies the usual theta.
     extra_fields: more fields of the rope that are read elsewhere, or have no effect.
     yarn_fields: fields that the model's code sets itself if the rule is YaRN.
+    yarn_ratio: whether its amplitude is m(mscale) / m(mscale_all_dim) even if one is missing: then
+    1 and 0, as in DeepSeek's own code.
 
     Which layer has which type:
     full_attention_interval_key: the key of the distance between layers of full attention. It and
@@ -86,6 +89,7 @@ class RopeConventions(NamedTuple):
     continuous: bool = False
     partial_rotary: bool = False
     rotary_dim_key: str | None = None
+    rounds_head_dim: bool = False
     axis_order: str | None = None
     pairing_key: str | None = None
 
@@ -97,6 +101,7 @@ class RopeConventions(NamedTuple):
     rope_ratio_key: str | None = None
     extra_fields: frozenset[str] = frozenset()
     yarn_fields: Mapping[str, Any] = NONE
+    yarn_ratio: bool = False
 
     full_attention_interval_key: str | None = None
     full_attention_at: Literal["first", "last"] = "last"

@@ -33,11 +33,12 @@ def _head(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
     """Return a rope on a head's leading dimensions, or on all."""
-    head_dim = _head_dim(layer_config)
+    head_dim = _head_dim(layer_config, conventions)
     if "qk_rope_head_dim" in layer_config:
         raise ValueError(
-            f"qk_rope_head_dim must be absent, as this model rotates the leading dimensions of "
-            f"its heads, got {shown(layer_config['qk_rope_head_dim'])}"
+            f"qk_rope_head_dim must belong to a model type with latent attention, as deepseek_v3 "
+            f"is; the code of this one rotates the leading dimensions of heads, "
+            f"got {shown(layer_config['qk_rope_head_dim'])}"
         )
     scaling = read_scaling(layer_config, conventions, rope_fields)
     rotary_dim = _rotary_dim(layer_config, conventions, rope_fields, scaling, head_dim)
@@ -60,8 +61,8 @@ def _rotary_dim(
         part = 1.0
     elif part != 1.0 and not conventions.partial_rotary:
         raise ValueError(
-            f"partial_rotary_factor must be absent, as this model rotates full heads, "
-            f"got {shown(part)}"
+            f"partial_rotary_factor must be 1 or absent, as the code of this model type rotates "
+            f"full heads, got {shown(part)}"
         )
     rotary_dim = int(head_dim * part)
     key = conventions.rotary_dim_key
@@ -108,7 +109,7 @@ def _last_part(
     if latent:  # its configs have the size of the part that does not rotate, not of the head
         head_dim = positive_int(layer_config, "qk_nope_head_dim", most=MAX_HEAD_DIM)
     else:
-        head_dim = _head_dim(layer_config)
+        head_dim = _head_dim(layer_config, conventions)
     rotary_dim = positive_int(layer_config, "qk_rope_head_dim", most=MAX_HEAD_DIM)
     head_dim += rotary_dim if latent else 0
     _check_one_axis(rope_fields)
@@ -123,7 +124,7 @@ def _axial(
     layer_config: JsonObject, conventions: RopeConventions, rope_fields: JsonObject
 ) -> RotarySpec:
     """Return the rope of image patches: height and width have all frequencies of half a head."""
-    head_dim, order = _head_dim(layer_config), conventions.axis_order
+    head_dim, order = _head_dim(layer_config, conventions), conventions.axis_order
     if head_dim % 4 and order != "time too":
         raise ValueError(f"head_dim must be a multiple of 4, for two axes, got {head_dim}")
     if head_dim < 6:
@@ -252,7 +253,7 @@ def _mrope_axes(
     return {"sectioned": axes.sectioned, "ernie": axes.ernie}[order](sections)
 
 
-def _head_dim(layer_config: JsonObject) -> int:
+def _head_dim(layer_config: JsonObject, conventions: RopeConventions) -> int:
     """Return D: its own key, or the width over the number of heads."""
     given = [key for key in HEAD_DIM_KEYS if key in layer_config]
     sizes = {key: positive_int(layer_config, key, most=MAX_HEAD_DIM) for key in given}
@@ -262,7 +263,12 @@ def _head_dim(layer_config: JsonObject) -> int:
         return sizes[given[0]]
     width = positive_int(layer_config, *WIDTH_KEYS)
     heads = positive_int(layer_config, *HEAD_COUNT_KEYS)
-    head_dim = width // heads  # rounded down, as in models' own code
+    if width % heads and not conventions.rounds_head_dim:
+        raise ValueError(
+            f"{first_present(layer_config, WIDTH_KEYS)} must be a multiple of the {heads} heads, "
+            f"or head_dim be given, got {width:,}"
+        )
+    head_dim = width // heads
     if head_dim > MAX_HEAD_DIM:
         raise ValueError(
             f"{first_present(layer_config, WIDTH_KEYS)} must give heads of at most "

@@ -75,6 +75,12 @@ _add("jina_embeddings_v3", theta=2e4)
 _add("gpt_oss", theta=15e4, required_keys=NEEDS_ROPE)
 _add("gte", theta=16e4)
 _add(
+    "new",  # GTE's models before transformers had them
+    code="Alibaba-NLP/new-impl: modeling.py",
+    rope_switches={"position_embedding_type": "rope"},
+    defaults={"position_embedding_type": "rope"},
+)
+_add(
     "bitnet csm csm_depth_decoder_model evolla flex_olmo mllama_text_model muse_glimmer_assistant",
     theta=5e5,
 )
@@ -162,7 +168,7 @@ _add(
 # The leading part of a head.
 _add("gpt_neox_japanese phi3 phi3_v phi4_multimodal", PARTIAL)
 _add("solar_open", PARTIAL, 1e6)
-_add("glm4_moe", PARTIAL, required_keys=NEEDS_PARTIAL)
+_add("glm4_moe", PARTIAL, required_keys=NEEDS_PARTIAL, rounds_head_dim=True)
 _add("laguna mimo_v2_flash step3p5 zaya", PARTIAL, None, rope_parameters_by_layer_type=True)
 QUARTER = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.25})
 _add("gpt_neox stablelm", QUARTER)
@@ -275,10 +281,13 @@ _add(
 LATENT = RopeConventions(head_layout="latent", pairing="interleaved", write_pairing="half")
 
 INTERLEAVE = LATENT._replace(pairing_key="rope_interleave")  # only these types' code reads it
-_add("axk1 deepseek_v3 glm4_moe_lite youtu", INTERLEAVE)
-_add("kimi_k2", LATENT)
+_add("axk1 glm4_moe_lite youtu", INTERLEAVE)
+_add("deepseek_v3", INTERLEAVE, yarn_ratio=True)
+_add("kimi_k2", LATENT, yarn_ratio=True)
 # DeepSeek-V3.2's indexer pairs halves although the model pairs neighbors; GLM's does not.
-_add("axk2 deepseek_v32", LATENT, indexer=IndexerConventions("half"), defaults=INDEX_128)
+HALF_INDEXED = LATENT._replace(indexer=IndexerConventions("half"), defaults=INDEX_128)
+_add("axk2", HALF_INDEXED)
+_add("deepseek_v32", HALF_INDEXED, yarn_ratio=True)
 INDEXED = LATENT._replace(indexer=IndexerConventions("interleaved", "half"), defaults=INDEX_128)
 _add("glm_moe_dsa", INDEXED, shares_indexers=True)
 _add("bailing_hybrid", LATENT, 6e6, required_keys=NEEDS_LAYER_TYPES)
@@ -299,7 +308,7 @@ _add(
     required_keys=NEEDS_ROPE,
     shares_indexers=True,
 )
-_add("deepseek_v2", LATENT, write_pairing=None)
+_add("deepseek_v2", LATENT, write_pairing=None, yarn_ratio=True)
 _add("minicpm3", LATENT, pairing="half", write_pairing=None)
 _add(
     "hy_v4",

@@ -47,6 +47,7 @@ from ropewalk.rotary.config.rope_fields import (
     rope_dictionary,
 )
 from ropewalk.rotary.config.sections import find_sections, normalize_section
+from ropewalk.rotary.config.unknown_keys import warn_of_other_positions
 from ropewalk.rotary.config.unread_types import UNSUPPORTED
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
@@ -81,12 +82,15 @@ def read_config(
         raise ValueError(f"model_type must be a string, got {shown(model_type)}")
     known = {*CONVENTIONS, *MULTIMODAL_MODELS, *UNSUPPORTED}
     if pairing is not None and model_type not in known:
+        warn_of_other_positions(config)
         conventions = RopeConventions(
             pairing=cast(Pairing, pairing), rope_defaults={}, partial_rotary=True
         )
         layers = read_layers(config, conventions, stated_pairing=True)
         return ModelLayers({"text": layers}, model_type)
     raw_sections = find_sections(config, model_type)
+    for raw_section, _ in raw_sections.values():
+        warn_of_other_positions(raw_section)
     stacks = {
         stack: read_layers(raw_section, conventions, most_pairs=MAX_PAIRS // len(raw_sections))
         for stack, (raw_section, conventions) in raw_sections.items()
@@ -96,7 +100,7 @@ def read_config(
         raise ValueError(
             f"pairing must agree with model_type {shown(model_type)}, which has "
             f"{' and '.join(map(repr, sorted(usual)))}, got {pairing!r}; leave it out or, if "
-            f"weights were permuted, use dataclasses.replace(rope, pairing=...)"
+            f"weights were permuted, set {CONVERTED_PAIRING_KEY} in the config"
         )
     if model_type not in MULTIMODAL_MODELS and "text" in raw_sections:
         # In LLaVA and similar models, the type of the language model.

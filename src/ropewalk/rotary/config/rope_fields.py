@@ -45,6 +45,7 @@ ORIGINAL_LENGTH = "original_max_position_embeddings"
 JSON_NAMES = {"original_length": ORIGINAL_LENGTH, "fraction": "partial_rotary_factor"}
 RULES_BY_ROPE_TYPE: dict[str, type[Scaling]] = {
     "linear": scaling.Linear,
+    "ntk": scaling.MixedNTK,
     "dynamic": scaling.DynamicNTK,
     "yarn": scaling.YaRN,
     "longrope": scaling.LongRoPE,
@@ -54,6 +55,11 @@ RULES_BY_ROPE_TYPE: dict[str, type[Scaling]] = {
 # Fields that files have in addition to those of the rule, without effect.
 UNUSED_BY_ALPHA = {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}  # Hunyuan's
 UNUSED_BY_YARN = {"finetuned"}
+# Fields that only some code reads, and what to write instead.
+OTHERS_FIELDS = {
+    "attn_factor": ", by which vLLM and SGLang multiply the amplitude and which transformers "
+    "ignores: write the product as attention_factor"
+}
 
 
 def read_rope_fields(
@@ -222,7 +228,8 @@ def read_scaling(
             f"rope_type must be one of {', '.join(known)}, got {shown(rope_type)}"
             + did_you_mean(rope_type[:80], known)
         )
-    return _read_rule(layer_config, rope_fields, extra_fields)
+    rule = _read_rule(layer_config, rope_fields, extra_fields)
+    return _with_ratio(rule) if conventions.yarn_ratio and isinstance(rule, scaling.YaRN) else rule
 
 
 def _read_rule(
@@ -230,10 +237,11 @@ def _read_rule(
 ) -> Scaling:
     rope_type = rope_fields["rope_type"]
     rule = RULES_BY_ROPE_TYPE[rope_type]
-    values, known = {}, extra_fields | (UNUSED_BY_YARN if rope_type == "yarn" else set())
-    for field in dataclasses.fields(rule):  # type: ignore[arg-type]
-        key = JSON_NAMES.get(field.name, field.name)
-        known.add(key)
+    fields = {JSON_NAMES.get(x.name, x.name): x for x in dataclasses.fields(rule)}  # type: ignore[arg-type]
+    unused = UNUSED_BY_YARN if rope_type == "yarn" else set()
+    check_unknown_fields(rope_fields, {*fields, *extra_fields, *unused})
+    values: dict[str, Any] = {}
+    for key, field in fields.items():
         value: Any = rope_fields.get(key)
         if key == ORIGINAL_LENGTH:
             value = _original_length(layer_config, rope_fields)
@@ -246,8 +254,21 @@ def _read_rule(
                 f"{key} must be given for rope_type {shown(rope_type)}, "
                 f"got none in {shown(rope_fields)}"
             )
-    check_unknown_fields(rope_fields, known)
     return rule(**values)
+
+
+def _with_ratio(rule: scaling.YaRN) -> scaling.YaRN:
+    """State the amplitude that DeepSeek's code has if one of its two mscales is missing or 0.
+
+    Source: deepseek-ai/DeepSeek-V2, modeling_deepseek.py, DeepseekV2YarnRotaryEmbedding; the same
+    in vLLM's deepseek_scaling_rope.py. transformers then has m(1).
+    """
+    numbers = rule.mscale, rule.mscale_all_dim
+    if rule.attention_factor is not None or numbers == (None, None) or all(numbers):
+        return rule
+    mscale = 1.0 if rule.mscale is None else rule.mscale
+    ratio = rule.sharpening(mscale) / rule.sharpening(rule.mscale_all_dim or 0.0)
+    return dataclasses.replace(rule, attention_factor=ratio)
 
 
 def _checked(key: str, value: Any) -> Any:
@@ -306,9 +327,10 @@ def check_unknown_fields(rope_fields: JsonObject, known: set[str]) -> None:
     """Raise for a field of the rope that its rope type does not have."""
     unknown = sorted(map(str, rope_fields.keys() - known - COMMON_FIELDS - {"rope_type"}))
     if unknown:
+        guess = OTHERS_FIELDS.get(unknown[0]) or did_you_mean(unknown[0], known | COMMON_FIELDS)
         raise ValueError(
-            f"rope_type {shown(rope_fields['rope_type'])} has no field {shown(unknown[0])}; "
-            f"it has {', '.join(sorted(known))}"
+            f"rope_type {shown(rope_fields['rope_type'])} has no field {shown(unknown[0])}"
+            + (guess or f"; it has {', '.join(sorted(known))}")
         )
 
 

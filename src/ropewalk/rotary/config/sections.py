@@ -27,7 +27,8 @@ from ropewalk.rotary.pairing import check_pairing
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA).
 STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
-PASS_PAIRING = 'pass {argument}="half" or "interleaved"'
+PASS_PAIRING = "pass {argument}"
+PAIRINGS = ("half", "interleaved")
 
 RawSections = dict[str, tuple[JsonObject, RopeConventions]]
 
@@ -39,6 +40,7 @@ def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
             "model_type must be given, got none: it says how dimensions are paired",
             f"; or {PASS_PAIRING}",
             "pairing",
+            PAIRINGS,
         )
     if model_type in UNSUPPORTED or model_type in WITHOUT_ROPE:
         raise _unsupported("model_type", model_type)
@@ -95,6 +97,7 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
         f"{unknown_key} must be one with a known pairing, got {shown(unknown_type)}{guess}",
         f"{' If not,' if guess else '; or'} {PASS_PAIRING}",
         "pairing",
+        PAIRINGS,
     )
 
 
@@ -105,6 +108,7 @@ def _unsupported(key: str, model_type: str) -> ValueError:
             f"{WITHOUT_ROPE[model_type]}",
             f"; if its own code has one after all, {PASS_PAIRING}",
             "pairing",
+            PAIRINGS,
         )
     return ValueError(
         f"{key} must be one with a rope that RotarySpec can describe, got {shown(model_type)}: "

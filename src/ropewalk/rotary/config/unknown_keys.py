@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from typing import Any
 
-from ropewalk.checks import shown
+from ropewalk.checks import did_you_mean, shown
 from ropewalk.rotary.config.config_json import MAX_KEYS, JsonObject, named
 from ropewalk.rotary.config.conventions import (
     CONVERTED_PAIRING_KEY,
@@ -15,6 +17,7 @@ from ropewalk.rotary.config.rope_fields import ROPE_KEYS
 
 WORDS_ABOUT_ROPE = (
     "rope", "rotary", "alibi", "position_embedding_type", "position_embeddings_type", "dynamic_ntk",
+    "logn", "fope", "xpos",
 )  # fmt: skip
 KEYS_OF_ALL = {
     *ROPE_KEYS,
@@ -33,10 +36,29 @@ HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
     "rotary_value": (False,),
     "use_mrope": (False,),
     "use_dynamic_ntk": (False,),
+    "use_logn_attn": (False,),
+    "logn_attention_scale": (False,),
+    "use_fope": (False,),
+    "use_xpos": (False,),
     "alibi": (False,),
     "position_embedding_type": ("rope", "rotary", "absolute"),
     "no_rope_layers": ([],),
 }
+# Keys that change the positions, not the rope, and what reads them.
+POSITION_KEYS = {
+    "dual_chunk_attention_config": "vLLM then counts positions anew in each chunk, beyond the "
+    "original length (arXiv 2402.17463); transformers ignores it",
+}
+
+
+def warn_of_other_positions(section: JsonObject) -> None:
+    """Warn of keys with which some code rotates by other positions than the token's place."""
+    for key, effect in POSITION_KEYS.items():
+        if section.get(key) is not None:
+            warnings.warn(
+                f"{key} is not a part of the rope, which is read for plain positions: {effect}",
+                stacklevel=4,
+            )
 
 
 def is_about_rope(key: str) -> bool:
@@ -60,9 +82,13 @@ def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> Non
             or any(value == harmless for harmless in HARMLESS_VALUES.get(key, ()))
         ):
             continue
+        harmless = [json.dumps(each) for each in HARMLESS_VALUES.get(key, ())]
+        rule = f"{' or '.join(harmless)} or absent" if harmless else "a key that is known"
+        guess = "" if harmless else did_you_mean(key, (name for name in known if name is not None))
         raise ValueError(
-            f"{named(key)} must be absent, since its effect on the rope of this model is not "
-            f"known, got {shown(value)}"
+            f"{named(key)} must be {rule} for this model type, got {shown(value)}"
+            + (f"{guess} If not, and" if guess else "; its effect on the rope is not known; if")
+            + " the model's code does not read it, pass a copy without it"
         )
 
 

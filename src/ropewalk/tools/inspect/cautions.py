@@ -51,11 +51,13 @@ def find_cautions(
             Caution(
                 "unused-key",
                 f"{stack}: {key}",
-                f"{key} changes nothing: the code of this model type ignores it",
-                f"remove {key}; if it should have an effect, check the model type and the rule",
+                f"{key} changes nothing: no layer of this model has a rope that depends on it",
+                f"remove {key}; if it should have an effect, check the model type, the types of "
+                f"layers and the rule",
             )
             for key in unused_keys(section, conventions, pairs)
         ]
+    found += _mscale_of_port(sections)
     found += _converted(sections)
     found += _documented_only(sections)
     found += engine_cautions(kinds, sections)
@@ -141,6 +143,22 @@ def _amplitude(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
                 f"{' and '.join(given)} unless mscale and mscale_all_dim are both given and not 0. "
                 f"DeepSeek's own code then has the amplitude {own:.6g}",
                 "state attention_factor, the amplitude itself",
+            )
+
+
+def _mscale_of_port(sections: RawSections) -> Iterator[Caution]:
+    """Yield a warning if transformers' port has another amplitude than DeepSeek's own code."""
+    for stack, (section, conventions) in sections.items():
+        fields = section.get("rope_parameters") or section.get("rope_scaling") or {}
+        given = [name for name in ("mscale", "mscale_all_dim") if fields.get(name)]
+        if conventions.yarn_ratio and len(given) == 1 and not fields.get("attention_factor"):
+            yield Caution(
+                "mscale-alone",
+                f"{stack}: {given[0]}",
+                f"the amplitude is that of DeepSeek's own code, which vLLM, SGLang and MLX have "
+                f"too; transformers ignores {given[0]} unless mscale and mscale_all_dim are both "
+                f"given and not 0",
+                "state attention_factor, the amplitude itself, for transformers",
             )
 
 

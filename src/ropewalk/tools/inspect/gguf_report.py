@@ -286,7 +286,8 @@ def gguf_cautions(
             architecture,
             f"a GGUF file does not state how dimensions are paired, and the architecture "
             f"{architecture!r} is not in the table of those that llama.cpp is known to rotate",
-            "look it up in llama_model_rope_type (NORM: interleaved, NEOX: half), and pass pairing",
+            "look it up in llama_model_rope_type (NORM: interleaved, NEOX: half), and state it: "
+            "pairing in Python, --pairing on the command line",
         )
     if architecture in PERMUTED:
         yield Caution(
