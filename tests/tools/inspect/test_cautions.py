@@ -60,6 +60,9 @@ FAULTS = [
     ("length-scaled-twice", scaled("llama-2-7b", type="dynamic", factor=4.0), ["serves 16,384"]),
     # 0.878… times 1.138…
     ("unknown-field", PUBLISHED["dseek-draft-test"], ["attention_factor: 1,"]),
+    ("other-positions",
+     changed("qwen2.5-3b-instruct", {"dual_chunk_attention_config": {"chunk_size": 8}}),
+     ["that of plain positions", "trust only an engine"]),
     ("nope-layers", PUBLISHED["smollm3-3b"], ["these layers have no rope"]),
     ("context-missing", PUBLISHED["falcon-7b"], ["states no context"]),
 ]  # fmt: skip

@@ -51,14 +51,16 @@ POSITION_KEYS = {
 }
 
 
+class OtherPositionsWarning(UserWarning):
+    """Some code rotates by other positions than the token's place."""
+
+
 def warn_of_other_positions(section: JsonObject) -> None:
-    """Warn of keys with which some code rotates by other positions than the token's place."""
+    """Warn of each key of `POSITION_KEYS` that a section has."""
     for key, effect in POSITION_KEYS.items():
         if section.get(key) is not None:
-            warnings.warn(
-                f"{key} is not a part of the rope, which is read for plain positions: {effect}",
-                stacklevel=4,
-            )
+            says = f"{key} is not a part of the rope, which is read for plain positions: {effect}"
+            warnings.warn(says, OtherPositionsWarning, stacklevel=4)
 
 
 def is_about_rope(key: str) -> bool:

@@ -22,7 +22,7 @@ from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, DEFAULT_TH
 from ropewalk.rotary.config.reader import CLASS_DEFAULT, read_layers
 from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
 from ropewalk.rotary.config.sections import RawSections
-from ropewalk.rotary.config.unknown_keys import HARMLESS_VALUES, is_about_rope
+from ropewalk.rotary.config.unknown_keys import HARMLESS_VALUES, POSITION_KEYS, is_about_rope
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, RopeFacts
 
@@ -47,6 +47,16 @@ def find_cautions(
     for stack, (section, conventions) in sections.items():
         ropes = [kind.rope for kind in kinds if kind.stack == stack]
         pairs = sum(rope.spec.pairs for rope in ropes if rope is not None)
+        found += [
+            Caution(
+                "other-positions",
+                f"{stack}: {key}",
+                f"{key} is not a part of the rope, which is that of plain positions: {effect}",
+                "beyond the original length, trust only an engine that reads this key",
+            )
+            for key, effect in POSITION_KEYS.items()
+            if section.get(key) is not None
+        ]
         found += [
             Caution(
                 "unused-key",

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -39,6 +40,7 @@ from ropewalk.rotary.config.rope_fields import (
     UNUSED_BY_YARN,
 )
 from ropewalk.rotary.config.sections import RawSections, find_sections
+from ropewalk.rotary.config.unknown_keys import OtherPositionsWarning
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
@@ -240,7 +242,16 @@ class RopePlace(NamedTuple):
 
 
 def read_with_repairs(config: JsonObject, pairing: str | None) -> Reading:
-    """Read a config as it is, else as transformers would. Raises the error of the first attempt."""
+    """Read a config as it is, else as transformers would. Raises the error of the first attempt.
+
+    Warnings about the positions are left to the report.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OtherPositionsWarning)
+        return _read_with_repairs(config, pairing)
+
+
+def _read_with_repairs(config: JsonObject, pairing: str | None) -> Reading:
     try:
         return Reading(ModelSpec.from_config(config, pairing=pairing), config, ())
     except ValueError as error:
