@@ -38,7 +38,7 @@ def assert_rope_like(
 ) -> None:
     """Raise AssertionError if a model or function does not rotate as a config says.
 
-    Also raises it if the rotation of a layer cannot be tested.
+    Also raises it if the rotation of a layer cannot be tested, or if every call fails.
 
     model_or_function: a model that takes tokens, or a function or module that rotates vectors. For
         a model, the queries and keys that attention gets in each layer are measured.
@@ -46,8 +46,10 @@ def assert_rope_like(
     positions: how many positions to test. A scaling rule that depends on the length uses
         this number as the length. None: the config's `max_position_embeddings`.
 
-    The message names the fault, the layer, the likely cause and the numbers. Raises ValueError or
-    TypeError if the config cannot be read or the target cannot be called.
+    The message names the fault, the layer, the likely cause and the numbers. A target whose every
+    call raises, or returns no rotated vectors, has the fault `fails`. Raises ValueError or
+    TypeError if the config cannot be read, or if no call can be made: the target is no function, or
+    has required arguments of unknown names.
 
     Example:
         >>> from ropewalk import RotaryEmbedding, RotarySpec
@@ -68,15 +70,20 @@ def assert_rope_like(
 def _report(target: Callable[..., Any], config: Any, positions: int | None) -> Report:
     from torch import nn
 
-    from ropewalk.tools.verify import verify
-    from ropewalk.tools.verify.verify import read_like
+    from ropewalk.tools.verify import Report, verify
+    from ropewalk.tools.verify.call_form import TargetError
+    from ropewalk.tools.verify.verify import read_like, target_name
     from ropewalk.tools.verify.verify_model import takes_tokens, verify_model
+    from ropewalk.tools.verify.verify_report import fault
 
     if isinstance(target, nn.Module) and takes_tokens(target):
         return verify_model(target, config, length=positions)
     spec = read_like(config).spec
     depends = spec is not None and spec.needs_length
-    return verify(target, like=config, length=positions if depends else None)
+    try:
+        return verify(target, like=config, length=positions if depends else None)
+    except TargetError as error:
+        return Report(target_name(target), "", (fault("calls", "fails", str(error)),))
 
 
 def message(report: Report) -> str:

@@ -76,6 +76,13 @@ def test_a_fault_exits_with_1_and_names_its_cause(run):
     assert "theta:  theta differs. Likely cause:" in out
 
 
+def test_axes_that_are_stated_are_believed(run):
+    status, out, _ = run("a_port:alone", "--axes", "bshd")
+    assert status == 1
+    assert "FAULT  axes" in out
+    assert "heads: rotates along the axis of heads of (B, S" in out
+
+
 def test_json_is_all_that_is_printed(run):
     status, out, _ = run("a_port:right", "--like", "config.json", "--json")
     report = json.loads(out)
@@ -101,7 +108,6 @@ def test_json_is_all_that_is_printed(run):
         (["a_port:right", "--like", ".", "--layer", "2"], "layer must be in 0..1"),
         (["a_port:right", "--head-dim", "9" * 50], "head_dim must be"),
         (["a_port:right", "--form", "x,y"], "form must name the role"),
-        (["a_port:alone", "--axes", "bshd"], "axes must be bhsd for this target"),
         (["a_port:right", "--like", ".", "--head-dim", "32"], "head_dim must be that of like, 64"),
         (["a_port:right", "--like", ".", "--length", "9"], "length must be left out"),
         ([], "either MODULE:FUNCTION or --model must be given"),

@@ -75,7 +75,7 @@ def verify(
         option(
             "ROLE,…",
             "Roles of the arguments, if their names do not say them: x, q, k, v, positions, "
-            "offset, cos, sin, freqs_cis, freqs (angles).",
+            "offset, cos, sin, freqs_cis, freqs (angles), old_positions, new_positions.",
         ),
     ] = None,
     axes: Annotated[

@@ -100,6 +100,16 @@ def complex_numbers(q, k, positions):
     return one(q), one(k)
 
 
+def llama_4(xq, xk, freqs_cis):
+    """(B, S, H, D) as complex numbers, with turns (B, S, D/2)."""
+
+    def one(x):
+        z = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+        return torch.view_as_real(z * freqs_cis[:, :, None, :]).flatten(3).type_as(x)
+
+    return one(xq), one(xk)
+
+
 def as_matrices(x, positions):
     """A block-diagonal matrix for each position."""
     angles = positions[:, None].float() * inverse()
@@ -204,6 +214,31 @@ class ServedTables(others.TransformersLlama):
         return tuple((t * YARN.amplitude_at()).to(x.dtype) for t in (both.cos(), both.sin()))
 
 
+def moved(spec):
+    """Return f(k, old_positions, new_positions) that rotates keys by the distance."""
+    rope = RotaryEmbedding(spec)
+    return lambda k, old_positions, new_positions: rope.shift(k, new_positions - old_positions)
+
+
+def moved_rows(k, old, new):
+    """Undoes the old rotation, of rows with positions (B, S), and makes the new one."""
+    if new.ndim != 2:
+        raise ValueError("new must be (B, S)")
+    rope = RotaryEmbedding(YARN)
+    return rope.rotate(rope.unrotate(k, old), new)
+
+
+def moved_by_length(k, old, new):
+    """Each time with the frequencies of its own length, as `rerotate` does."""
+    rope = RotaryEmbedding(DYNAMIC)
+    plain = rope.unrotate(k, old, length=int(old.max()) + 1)
+    return rope.rotate(plain, new, length=int(new.max()) + 1)
+
+
+def moved_in_float32(k, old, new):
+    return half(k, new - old)
+
+
 #: Function, specification, and the length that its rule assumes.
 RIGHT = {
     "transformers' Llama, tables": (others.TransformersLlama(), PLAIN),
@@ -231,6 +266,7 @@ RIGHT = {
     "tables of halves": (with_halves, PLAIN),
     "tables of neighbors": (with_repeated, NEIGHBORS),
     "complex numbers": (complex_numbers, NEIGHBORS),
+    "Llama 4": (llama_4, NEIGHBORS),
     "matrices": (as_matrices, NEIGHBORS),
     "float64": (in_float64, PLAIN),
     "promoted to float32": (promoted, PLAIN),
@@ -255,12 +291,22 @@ RIGHT = {
     "three axes, as text has them": (three_axes, TEXT),
     "LongRoPE, short": (of(LONG, 4_096), LONG, 4_096),
     "LongRoPE, long": (of(LONG, 131_072), LONG, 131_072),
+    "moves keys": (moved(YARN), YARN),
+    "moves keys that were written in halves": (moved(DEEPSEEK), DEEPSEEK),
+    "moves keys of the last quarter": (moved(LAST_QUARTER), LAST_QUARTER),
+    "moves rows of keys": (moved_rows, YARN),
+    "moves keys, dynamic NTK": (moved_by_length, DYNAMIC),
+    "moves keys by float32 angles": (moved_in_float32, PLAIN),
     "dynamic NTK at a length": (of(DYNAMIC, 1_048_576), DYNAMIC, 1_048_576),
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
-@pytest.mark.parametrize("specified", [True, False])
+#: Without a specification, a rotation that depends on the length of the call has a fault.
+DEPENDS = {"moves keys, dynamic NTK"}
+CASES = [(name, like) for name in RIGHT for like in (True, False) if like or name not in DEPENDS]
+
+
+@pytest.mark.parametrize(("name", "specified"), CASES)
 def test_right_code_has_no_fault(name, specified):
     function, spec, *length = RIGHT[name]
     given = {"like": spec, "length": length[0] if length else None} if specified else {}

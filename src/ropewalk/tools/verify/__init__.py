@@ -4,6 +4,8 @@ verify             all checks of a function or module
 call_form          how it is called: its arguments, size of heads, order of axes
 measured_rotation  its matrices at chosen positions; which dimensions rotate together, how far
 rotation_verdicts  verdicts on that rotation, without and against a specification; common mistakes
+call_checks        one token, fewer key heads than query heads, rows of positions, order of axes
+moved_keys         functions that move rotated keys to new positions
 function_checks    linear, batched, later, longer, gradient; far positions, bfloat16
 load_target        loads what a user names: a function, or a transformers model from a folder
 

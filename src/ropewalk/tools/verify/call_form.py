@@ -25,7 +25,10 @@ from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import Tables
 
-Role = Literal["x", "q", "k", "v", "positions", "offset", "cos", "sin", "freqs_cis", "freqs"]
+Role = Literal[
+    "x", "q", "k", "v", "positions", "offset", "cos", "sin", "freqs_cis", "freqs",
+    "old_positions", "new_positions",
+]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
 #: Names that code gives to its arguments. Only exact names count.
@@ -42,6 +45,8 @@ NAMES: dict[Role, str] = {
     "sin": "sin sine sines sin_table",
     "freqs_cis": "freqs_cis freq_cis cis",
     "freqs": "freqs frequencies angles rotary_pos_emb",
+    "old_positions": "old_positions old_position_ids old_pos old from_positions",
+    "new_positions": "new_positions new_position_ids new_pos new to_positions",
 }
 BY_NAME: dict[str, Role] = {name: role for role, names in NAMES.items() for name in names.split()}
 VECTORS = ("x", "q", "k", "v")
@@ -51,7 +56,8 @@ def read_form(form: str) -> tuple[Role, ...]:
     """Return the roles of a form as a user writes it: "q,k,positions"."""
     roles = tuple(role.strip() for role in form.split(","))
     wrong = [role for role in roles if role not in ROLES]
-    if wrong or not {"x", "q"} & set(roles) or len(set(roles)) < len(roles):
+    first = {"x", "q", "k"} if "new_positions" in roles else {"x", "q"}
+    if wrong or not first & set(roles) or len(set(roles)) < len(roles):
         raise ValueError(
             f"form must name the role of each argument, x or q among them, separated by commas, "
             f"out of {', '.join(ROLES)}; got {shown(form)}"
@@ -145,7 +151,9 @@ class Target:
     (S,). tables: how cos and sin are laid out if the target takes them: R/2 columns, or R with the
     halves or the neighbors the same. tables_of: makes them. makes_tables: whether the target
     returns tables, which `rotate` then applies. ignores_positions: whether the target was found to
-    ignore them, so that calls must start at position 0.
+    ignore them, so that calls must start at position 0. axes_stated: whether the user said the
+    order of axes. along_heads: whether what it rotates along is, in that order, the axis of heads.
+    moved_from: the old positions of a target that moves keys from old positions to new ones.
     """
 
     function: Callable[..., Any]
@@ -158,6 +166,9 @@ class Target:
     tables_of: Callable[[Tensor], Tables] | None = None
     makes_tables: bool = False
     ignores_positions: bool = False
+    axes_stated: bool = False
+    along_heads: bool = False
+    moved_from: int | Tensor = 0
     spec: RotarySpec | None = None
 
     @property
@@ -165,9 +176,14 @@ class Target:
         """How positions reach the target; tables of ours count as positions."""
         if self.ignores_positions:
             return "nothing"
-        if "positions" in self.roles or self.tables_of is not None:
+        if "positions" in self.roles or self.tables_of is not None or self.moves:
             return "positions"
         return "offset" if "offset" in self.roles else "nothing"
+
+    @property
+    def moves(self) -> bool:
+        """Whether it moves rotated keys; the positions of a call are then the new ones."""
+        return "new_positions" in self.roles
 
     @property
     def rotates(self) -> tuple[Role, ...]:
@@ -192,6 +208,18 @@ class Target:
         if isinstance(self.function, (nn.Module, MethodType)):
             return replace(self, function=copy.deepcopy(self.function))
         return self
+
+    def in_bfloat16(self) -> Target | None:
+        """Return a copy of its module after `.bfloat16()`, or None if that rounds nothing."""
+        rounded = self.fresh()
+        owner = getattr(rounded.function, "__self__", rounded.function)
+        if not isinstance(owner, nn.Module):
+            return None
+        wide = (torch.float32, torch.float64)
+        if not any(x.dtype in wide for x in (*owner.parameters(), *owner.buffers())):
+            return None
+        owner.bfloat16()
+        return rounded
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return x `(B, H, S, D)` as the target rotates it at positions `(S,)` or `(B, S)`."""
@@ -241,9 +269,12 @@ class Target:
 
     def _call(self, inputs: Mapping[Role, Tensor], positions: Tensor) -> Any:
         made: dict[str, Any] = {str(role): x for role, x in inputs.items()}
-        made["positions"] = positions
+        at = {"positions": positions, "new_positions": positions}
+        at["old_positions"] = torch.zeros_like(positions) + self.moved_from
         if self.batched_positions and positions.ndim == 1:
-            made["positions"] = positions.expand(len(next(iter(inputs.values()))), -1)
+            rows = len(next(iter(inputs.values())))
+            at = {name: each.expand(rows, -1) for name, each in at.items()}
+        made |= at
         if "offset" in self.roles:
             made["offset"] = int(positions.flatten()[0])
         if self.tables_of is not None:
@@ -262,9 +293,10 @@ class Target:
             made = {name: torch.cat((t, t), -1) for name, t in made.items()}
         elif self.tables == "interleaved":
             made = {name: t.repeat_interleave(2, -1) for name, t in made.items()}
+        made["freqs_cis"] = torch.complex(cos, sin)
         if self.batched_positions and of_one_row:
             made = {name: table.unsqueeze(0) for name, table in made.items()}
-        return {**made, "freqs_cis": torch.complex(cos, sin)}
+        return made
 
     def _with_tables(self, x: Tensor, returned: Any) -> Tensor:
         cos, sin = read_tables(returned, x.shape[-2])
@@ -316,7 +348,8 @@ def resolve(
 ) -> Target:
     """Return the target with the call form that works.
 
-    Each form is tried on a copy if the target is a module. Raises ValueError if none works.
+    Each form is tried on a copy if the target is a module. Raises TargetError if none works, and
+    other ValueErrors for arguments that cannot be used.
     """
     if not callable(function):
         raise TypeError(f"target must be a function or module, got {shown(function)}")
@@ -332,6 +365,10 @@ def resolve(
                 f"head_dim must be that of like, {spec.head_dim}, got {head_dim}; leave it out"
             )
     roles = detect_form(function) if form is None else read_form(form)
+    if ("old_positions" in roles) != ("new_positions" in roles):
+        raise ValueError(
+            f"form must have old_positions and new_positions or neither, got {', '.join(roles)}"
+        )
     dims = [spec.head_dim] if spec is not None else head_dims(function)
     if head_dim is not None:
         dims = [head_dim]
@@ -340,27 +377,23 @@ def resolve(
     for target in _candidates(function, roles, orders, dims, spec, length):
         try:
             if _rotates(target.fresh()):
-                return target
+                return replace(target, axes_stated=axes is not None)
         except TargetError as error:
             failures.append(str(error))
         else:
             answering = answering or target
+    if axes is not None:
+        with suppress(ValueError):
+            other = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
+            if other.seq_dim != SEQ_DIM[axes] and not other.makes_tables:
+                return replace(other, seq_dim=SEQ_DIM[axes], axes_stated=True, along_heads=True)
     if answering is None:
         shapes = " or ".join(ORDER[order] for order in orders)
-        raise ValueError(
+        raise TargetError(
             f"target must rotate vectors of {shapes} when called as f({', '.join(roles)}), or "
             f"return cos and sin; no call worked: {failures[0]}; state other roles (form), axes or "
             f"head_dim, or wrap it in a function of x (B, H, S, D)"
         )
-    if axes is not None:
-        with suppress(ValueError):
-            other = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
-            if other.seq_dim != SEQ_DIM[axes]:
-                right = next(name for name in SEQ_DIM if name != axes)
-                raise TypeError(
-                    f"axes must be {right} for this target, whose results vary along that "
-                    f"sequence axis, got {axes}; leave it out to have it found"
-                )
     return answering
 
 
@@ -375,7 +408,8 @@ def _candidates(
     keywords = keywords_of(function, roles)
     takes_tables = any(role in roles for role in ("cos", "sin", "freqs_cis", "freqs"))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
-    batched = (False, True) if takes_tables or "positions" in roles else (False,)
+    takes_positions = "positions" in roles or "new_positions" in roles
+    batched = (False, True) if takes_tables or takes_positions else (False,)
     for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
         of = _tables_of(spec or RotarySpec(head_dim=dim), length) if takes_tables else None
         plain = Target(function, roles, dim, keywords, seq_dim, with_batch, tables, of, spec=spec)

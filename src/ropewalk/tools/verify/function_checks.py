@@ -26,6 +26,7 @@ from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark
 SAME = 2e-4
 SHORT, LONG, HEADS = 16, 8_192, 24
 AT = torch.arange(SHORT)
+COARSE = 0.03  # relative error of vectors above what bfloat16 results explain
 FAR = (4_096, 131_072, 1_048_576)
 
 
@@ -109,7 +110,7 @@ def check_positions(target: Target) -> Check:
 
 
 def check_packed(target: Target) -> list[Check]:
-    """Check positions that restart within a row, and rows with positions of their own."""
+    """Check positions that restart within a row."""
     if target.takes != "positions" or target.tables_of is not None or target.makes_tables:
         return []
     x, middle = random(target, SHORT), SHORT // 2
@@ -118,25 +119,18 @@ def check_packed(target: Target) -> list[Check]:
     if far(packed[:, :, middle:], second) > SAME:
         says = "positions that restart, as in packed documents, are not followed"
         return [fault("packed", "positions-ignored", says)]
-    checks = [right("packed", "positions may restart, as in packed documents")]
-    if target.batched_positions:
-        rows = torch.stack((AT, AT + 7))
-        together = target.fresh().rotate(x.repeat(2, 1, 1, 1), rows)
-        alone = [target.fresh().rotate(x, row) for row in rows]
-        if far(together, torch.cat(alone)) > SAME:
-            says = "rows with positions of their own, as in left padding, are wrong"
-            return [*checks, fault("padded", "batch", says)]
-        checks.append(right("padded", "rows may have positions of their own"))
-    return checks
+    return [right("packed", "positions may restart, as in packed documents")]
 
 
-def check_history(target: Target, length_matters: bool) -> list[Check]:
+def check_history(target: Target, spec: RotarySpec | None) -> list[Check]:
     """Check that a result is the same twice, and after and within a longer call.
 
-    length_matters: the specification's rule depends on the length, so a longer call may differ.
+    spec: if its rule depends on the length, a longer call may differ, but keys in a cache do not
+    follow it. None: no call may differ.
     """
     x = random(target, SHORT)
-    count = min(LONG, MOST_NUMBERS // target.head_dim)
+    original = int(getattr(spec.scaling, "original_length", 0)) if spec is not None else 0
+    count = min(max(LONG, original + SHORT), MOST_NUMBERS // target.head_dim)
     try:
         before = target.rotate(x, AT)
         long = x.repeat(1, 1, -(-count // SHORT), 1)[:, :, :count]
@@ -152,8 +146,13 @@ def check_history(target: Target, length_matters: bool) -> list[Check]:
         twice = right("called twice", says)
     if (error := far(within[:, :, :SHORT], before)) <= SAME:
         return [twice, right("two lengths", f"the same in calls of {SHORT} and {count:,} tokens")]
-    if length_matters:
-        return [twice, remark("two lengths", "depends on the length, as the specified rule does")]
+    if spec is not None and spec.needs_length:
+        says = (
+            f"depends on the length, as {type(spec.scaling).__name__} does: when a sequence grows "
+            f"beyond {original:,} tokens, keys that are cached do not fit new queries until "
+            f"`rerotate` moves them; or give all calls the final length"
+        )
+        return [twice, remark("two lengths", says)]
     says = f"positions 0 to {SHORT - 1} differ by {error:.3g} in a call of {count:,} tokens"
     return [twice, fault("two lengths", "history", says, error=error)]
 
@@ -259,7 +258,8 @@ def check_far(
 ) -> Check:
     """Check angles at the last positions of a context of `end` tokens.
 
-    spec: None if no specification is known that explains the near angles. whose: what it is.
+    spec: None if no specification is known that explains the near angles. whose: what it is, or
+    the way out if there is none.
     length: that of its rule, None for `end`. with_keys: whether keys rotate as queries do at near
     positions, and are compared here too. serves: how many positions the model promises, or None.
     """
@@ -267,7 +267,7 @@ def check_far(
     if target.tables_of is not None:
         return not_tested(name, "the caller's tables decide")
     if spec is None:
-        return not_tested(name, "no specification to compare with; see --like")
+        return not_tested(name, f"no specification to compare with; {whose}")
     if target.takes == "nothing" and end * target.head_dim > MOST_NUMBERS:
         why = "positions are not followed: " if target.ignores_positions else ""
         return not_tested(name, f"{why}needs a call of {end:,} tokens")
@@ -298,14 +298,14 @@ def check_far(
         says = f"off by up to {worst:.3g} radians from {whose}, which float32 angles explain"
         return remark(name, says, error=worst)
     frequencies, angles = speeds(spec, length, structure), reached.angles - reached.angles[:1]
+    for says, coarse in half_precision_angles(frequencies * signs(structure), positions[1:]):
+        if (wrapped(angles[1:] - coarse).abs() <= limit[1:] + 0.01).all():
+            return fault(name, "half-precision-angles", f"{says}; off by {worst:.3g}", error=worst)
     if wrapped(angles[-1] - angles[-2]).abs()[int(frequencies.argmax())] < SAME:
         says = "rotates like the position before it: the last row of the table is repeated"
         if beyond:
             return remark(name, says + promises)
         return fault(name, "table-too-short", says, error=worst)
-    for says, coarse in half_precision_angles(frequencies * signs(structure), positions[1:]):
-        if (wrapped(angles[1:] - coarse).abs() <= limit[1:] + 0.01).all():
-            return fault(name, "half-precision-angles", f"{says}; off by {worst:.3g}", error=worst)
     # Rounding to bfloat16 explains so much, or that a pair is anywhere.
     explained = (positions.to(torch.float64)[:, None] * frequencies * 2.0**-6).clamp(max=math.pi)
     kind = "half-precision-angles" if (off <= explained + 1e-3).all() else "frequencies"
@@ -315,7 +315,7 @@ def check_far(
 def check_bfloat16(target: Target) -> Check:
     """Check vectors in bfloat16 against the same vectors in float32."""
     name = "bfloat16 vectors"
-    if target.tables_of is not None or target.makes_tables:
+    if target.tables_of is not None:
         return not_tested(name, "the caller's tables decide")
     positions = torch.arange(1_024)
     x = random(target, len(positions)).to(torch.bfloat16)
@@ -323,13 +323,9 @@ def check_bfloat16(target: Target) -> Check:
         coarse = target.fresh().rotate(x, positions)
     except TargetError as failure:
         return remark(name, f"raises: {failure}")
-    exact = target.fresh().rotate(x.to(torch.float32), positions)
-    off = (coarse.to(torch.float32) - exact).norm(dim=-1) / x.float().norm(dim=-1)
-    error = off.max().item()
-    if not error <= 0.03:
-        worst = int(off.flatten().argmax())
-        says = f"are off by {error:.3g} of their length, at position {worst:,}"
-        return fault(name, "half-precision-angles", says, error=error)
+    error, where = _off_by(coarse, target.fresh().rotate(x.to(torch.float32), positions))
+    if not error <= COARSE:
+        return fault(name, "half-precision-angles", f"are {where}", error=error)
     if coarse.dtype != torch.bfloat16:
         dtype = str(coarse.dtype).removeprefix("torch.")
         says = f"come back as {dtype}: off by {error:.1e} of their length, at more memory"
@@ -337,10 +333,41 @@ def check_bfloat16(target: Target) -> Check:
     return right(name, f"off by at most {error:.1e} of the length of a vector", error=error)
 
 
+def _off_by(coarse: Tensor, exact: Tensor) -> tuple[float, str]:
+    """Return the largest error of vectors (B, H, S, D), relative to their length, in words too."""
+    off = (coarse.to(torch.float32) - exact).norm(dim=-1) / exact.norm(dim=-1)
+    error, worst = off.max().item(), int(off.flatten().argmax())
+    return error, f"off by {error:.3g} of their length, at position {worst:,}"
+
+
+def check_rounded_module(target: Target) -> list[Check]:
+    """Say if `.bfloat16()` would spoil a module that is right as it is, as it rounds its buffers.
+
+    A module that was rounded before is verified as it is: its angles have a fault.
+    """
+    name, rounded = "module in bfloat16", target.in_bfloat16()
+    if rounded is None or target.tables_of is not None:
+        return []
+    positions = torch.arange(1_024)
+    x = random(target, len(positions)).to(torch.bfloat16)
+    try:
+        coarse = rounded.rotate(x, positions)
+    except TargetError as failure:
+        return [remark(name, f"raises: {failure}")]
+    error, where = _off_by(coarse, target.fresh().rotate(x.to(torch.float32), positions))
+    if error <= COARSE:
+        return [right(name, f"`.bfloat16()` leaves vectors {where}", error=error)]
+    says = (
+        f"after `.bfloat16()`, vectors are {where}: it rounds what angles are made of; keep that "
+        f"in float32, as from_pretrained(…, dtype=torch.bfloat16) does"
+    )
+    return [remark(name, says, error=error)]
+
+
 def check_after_bfloat16(target: Target) -> Check:
     """Check that a call in bfloat16 leaves the next call in float32 as exact as before."""
     name = "float32 after bfloat16"
-    if target.tables_of is not None or target.makes_tables:
+    if target.tables_of is not None:
         return not_tested(name, "the caller's tables decide")
     x, positions = random(target, SHORT * 4), torch.arange(SHORT * 4)
     used = target.fresh()

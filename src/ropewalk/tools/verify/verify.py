@@ -17,7 +17,7 @@ from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.verify import function_checks
+from ropewalk.tools.verify import call_checks, function_checks
 from ropewalk.tools.verify.call_form import Role, Target, TargetError, resolve
 from ropewalk.tools.verify.measured_rotation import (
     Structure,
@@ -26,6 +26,7 @@ from ropewalk.tools.verify.measured_rotation import (
     slopes,
     table_end,
 )
+from ropewalk.tools.verify.moved_keys import check_moves, spec_of_moves
 from ropewalk.tools.verify.rotation_verdicts import (
     check_rotation,
     compare,
@@ -98,8 +99,9 @@ def verify(
     """Return what a rotation does, one check a line, and which mistake explains what is wrong.
 
     target: a function or module that rotates q, or q and k, or returns cos and sin. Its argument
-        names say what each is: x, q, k, v, positions, offset, cos, sin, freqs_cis, freqs. For a
-        model that takes tokens, each layer is verified; see `verify_model`.
+        names say what each is: x, q, k, v, positions, offset, cos, sin, freqs_cis, freqs; or k,
+        old_positions, new_positions if it moves rotated keys. For a model that takes tokens, each
+        layer is verified; see `verify_model`.
     like: what it should do: a spec, or a model's config (path, dict). None: any consistent rotation
         is right, in any pairing and with any theta; for a model, its own config.
     layer: the layer of `like`, counted from 0. None: the first that has a rope.
@@ -108,7 +110,8 @@ def verify(
     axes: "bhsd" or "bshd". head_dim: the size of heads. Both are found by trial if absent.
 
     Angles are read from rotated vectors, never from tables. Raises ValueError or TypeError if the
-    target cannot be called; a target that fails later has a fault instead.
+    target cannot be called, or no call of it works, because another form, order of axes or size of
+    heads may be the right one; a target that fails later has a fault instead.
 
     Example:
         >>> from ropewalk import RotaryEmbedding, RotarySpec, tools
@@ -136,8 +139,15 @@ def verify(
         resolved = resolve(
             target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
         )
+        if spec is not None and resolved.moves:
+            specified = replace(specified, spec=spec_of_moves(spec, length))
         checks = tuple(_checks(resolved, specified, length))
-    return Report(getattr(target, "__name__", type(target).__name__), resolved.form, checks)
+    return Report(target_name(target), resolved.form, checks)
+
+
+def target_name(target: object) -> str:
+    """Return the name of a function, or of the class of a module."""
+    return str(getattr(target, "__name__", type(target).__name__))
 
 
 #: Why checks cannot be made of a target that returns tables.
@@ -162,6 +172,15 @@ def _attempt(
 
 def _checks(target: Target, specified: Specified, length: int | None) -> Iterator[Check]:
     """Yield all checks; those that need a rotation come only if there is one."""
+    axes = call_checks.check_axes(target)
+    yield from axes
+    if any(check.fault for check in axes):
+        return
+    if target.moves:
+        (moves,) = _attempt("moves", check_moves, target)
+        yield moves
+        if moves.fault == "positions-ignored":
+            return
     (linear,) = _attempt("linear", function_checks.check_linear, target)
     yield linear
     yield from _attempt("input", function_checks.check_input, target)
@@ -173,22 +192,25 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
         yield not_tested("rotates pairs", "rows of a batch are not independent")
         return
     yield from _attempt("heads", function_checks.check_heads, target)
+    yield from _attempt("grouped heads", call_checks.check_grouped, target)
     yield from _attempt("inputs", function_checks.check_inputs, target)
     (where,) = _attempt("positions", function_checks.check_positions, target)
-    may_differ = specified.spec is not None and specified.spec.needs_length
-    twice = partial(function_checks.check_history, length_matters=may_differ)
+    twice = partial(function_checks.check_history, spec=specified.spec)
     history = _attempt("called twice", twice, target)
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
     yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
     yield where
     if not where.fault:
+        yield from _attempt("one token", call_checks.check_one_token, target)
         yield from _attempt("packed", function_checks.check_packed, target)
+        yield from _attempt("rows of positions", call_checks.check_rows, target)
     yield from history
     yield from _attempt("gradient", function_checks.check_gradient, target)
     yield from _attempt("values", function_checks.check_values, target)
     yield from _attempt("bfloat16", function_checks.check_bfloat16, target)
     yield from _attempt("after bfloat16", function_checks.check_after_bfloat16, target)
+    yield from _attempt("module in bfloat16", function_checks.check_rounded_module, target)
 
 
 def _rotation(
@@ -217,11 +239,16 @@ def _rotation(
     if spec is None:
         yield from _without_untested(target, describe(structure), xpos)
         exact, used = inferred(structure), None
+        whose = "the rope of near positions" if exact is not None else "see --like"
     else:
         checks, used = _compare_at_lengths(structure, specified, length)
-        wrong = {check.name for check in checks if check.fault}
-        same = not wrong & {"frequencies", "rotary part"}
-        exact = spec if same else inferred(structure)
+        wrong = {check.name: check.fault for check in checks if check.fault}
+        exact, whose = spec, "the specification"
+        # Rounded frequencies too are those of the specification: far positions show how far.
+        rounded = wrong.get("frequencies") in (None, "half-precision-angles")
+        if not rounded or "rotary part" in wrong:
+            exact = inferred(structure)
+            whose = "near angles are others" if exact is None else "the rope of near positions"
         yield from _without_untested(target, checks, xpos)
     with_keys = "k" in target.rotates and first != "k" and not xpos
     if with_keys:
@@ -240,7 +267,7 @@ def _rotation(
                 last,
                 serves=specified.max_positions,
                 length=used,
-                whose="the specification" if exact is spec else "the rope of near positions",
+                whose=whose,
                 with_keys=with_keys,
             )
 

@@ -1,0 +1,118 @@
+"""Checks of calls as a model makes them: one token in decoding, grouped heads, rows of positions.
+
+Each compares such a call with the rotation of a longer, plainer one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ropewalk.tools.verify.call_form import ORDER, Role, Target, TargetError
+from ropewalk.tools.verify.function_checks import AT, SAME, SHORT, far, random
+from ropewalk.tools.verify.verify_report import Check, fault, remark, right
+
+TOKEN = 7  # the position of a token alone
+QUERY_HEADS, KEY_HEADS = 8, (2, 1)
+ROWS, ROW_HEADS = 2, 3  # different, so that rows of positions cannot pass as those of heads
+
+
+def check_axes(target: Target) -> list[Check]:
+    """Say if the order of axes was found by trial, although the other order is answered too."""
+    if target.along_heads:
+        stated, found = ORDER[target.seq_dim], ORDER[-5 - target.seq_dim]
+        says = (
+            f"rotates along the axis of heads of {stated}; if its vectors are {found}, state that "
+            f"order (axes)"
+        )
+        return [fault("axes", "heads", says)]
+    if target.axes_stated or target.makes_tables:
+        return []
+    other = replace(target, seq_dim=-5 - target.seq_dim)
+    at = AT if target.takes == "nothing" else AT + 1
+    try:
+        other.fresh().rotate(random(target, SHORT, heads=ROW_HEADS), at)
+    except TargetError:
+        return []
+    says = (
+        f"{ORDER[target.seq_dim]} was found by trial; {ORDER[other.seq_dim]} is answered too, and "
+        f"rotated along the axis of heads: state the order (axes) to have it checked"
+    )
+    return [remark("axes", says)]
+
+
+def check_one_token(target: Target) -> list[Check]:
+    """Check that a call of one token, as in decoding, rotates it as a longer call does."""
+    name, at = "one token", 0 if target.takes == "nothing" else TOKEN
+    if target.makes_tables and not at:
+        return []  # cosines of 1 alone do not show how they are laid out
+    x = random(target, SHORT, batch=2, heads=2)[:, :, at : at + 1]
+    tried = target.fresh().rotate_all(x.expand(-1, -1, SHORT, -1), AT)
+    for rows in (1, 2):
+        try:
+            alone = target.fresh().rotate_all(x[:rows], AT[at : at + 1])
+        except TargetError as error:
+            return [fault(name, "fails", f"a call of one token raises: {error}")]
+        for role in target.rotates:
+            if role in alone and far(alone[role], tried[role][:rows, :, at : at + 1]) > SAME:
+                return [_wrong_token(target, at, alone[role], tried[role][:rows])]
+    return [right(name, "a token is rotated alone as in a longer call")]
+
+
+def _wrong_token(target: Target, at: int, alone: Tensor, tried: Tensor) -> Check:
+    """Name the fault of a token, by the rotations of it at all tried positions."""
+    name, argument = "one token", "offset" if target.takes == "offset" else "positions"
+    errors = [far(alone, tried[:, :, p : p + 1]) for p in range(SHORT)]
+    like = min(range(SHORT), key=errors.__getitem__)
+    if at and not like and errors[like] <= SAME:
+        says = f"in calls of one token, position {at} and position 0 have one result"
+        return fault(name, f"{argument}-ignored", says)
+    says = f"in calls of one token, position {at} is off by {errors[at]:.3g} from longer calls"
+    if errors[like] <= SAME:
+        says = f"in calls of one token, position {at} is rotated like position {like}"
+    return fault(name, "history", says, error=errors[at])
+
+
+def check_grouped(target: Target) -> list[Check]:
+    """Check fewer key heads than query heads (grouped-query attention)."""
+    if not {"q", "k"} <= set(target.rotates):
+        return []
+    name, few = "grouped heads", "with fewer key heads than query heads"
+    x = random(target, SHORT, heads=QUERY_HEADS)
+    expected = target.fresh().rotate_all(x, AT)
+    for keys in KEY_HEADS:
+        heads: dict[Role, int] = {"k": keys, "v": keys}
+        given = {role: x[:, : heads.get(role, QUERY_HEADS)] for role in target.rotates}
+        counts = f"{few}, {keys} and {QUERY_HEADS}"
+        try:
+            made = target.fresh().rotate_all(given, AT)
+        except TargetError as error:
+            return [fault(name, "fails", f"{counts}: {error}")]
+        for role, y in made.items():
+            if (off := far(y, expected[role][:, : y.shape[1]])) > SAME:
+                says = f"{counts}, heads of {role} differ by {off:.3g} from themselves"
+                return [fault(name, "heads", says, error=off)]
+    return [right(name, f"the same {few}")]
+
+
+def check_rows(target: Target) -> list[Check]:
+    """Check positions (B, S), by which rows have positions of their own."""
+    if target.takes != "positions" or target.tables_of is not None or target.makes_tables:
+        return []
+    x = random(target, SHORT, batch=ROWS, heads=ROW_HEADS)
+    rows = torch.stack((AT, AT + 7))
+    old = rows.flip(0) if target.moves else torch.zeros_like(rows)
+    served = replace(target, batched_positions=True, moved_from=old)
+    try:
+        together = served.fresh().rotate(x, rows)
+    except TargetError as error:
+        says = f"(B, S), a row for each sequence, raise: {error}; (S,) are served"
+        return [remark("rows of positions", says)]
+    each = [replace(target, moved_from=row).fresh() for row in old]
+    alone = [one.rotate(x[i : i + 1], rows[i]) for i, one in enumerate(each)]
+    if far(together, torch.cat(alone)) > SAME:
+        says = "rows with positions of their own, as in left padding, are wrong"
+        return [fault("padded", "batch", says)]
+    return [right("padded", "rows may have positions of their own")]

@@ -1,0 +1,70 @@
+"""Functions f(k, old_positions, new_positions) that move keys which are rotated already.
+
+Keys move when a cache drops tokens or changes its rope. A right move is, for any old position, a
+rotation by the distance: rotated to new positions, keys are what a call from position 0 makes them.
+So a move from 0 is measured as a rope is, with an amplitude of 1 because keys have theirs, and
+`check_moves` compares others with it. This holds for `RotaryEmbedding.shift`, and for `rerotate`
+with a length that grows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.verify.call_form import Target
+from ropewalk.tools.verify.function_checks import AT, SAME, SHORT, far, random
+from ropewalk.tools.verify.verify_report import Check, fault, right
+
+NAME = "moves"
+#: Old and new positions: up, down, in another order, not at all, far down; float32 angles serve.
+MOVES = ((AT, AT + 7), (AT + 7, AT), (AT, AT.flip(0)), (AT + 7, AT + 7), (AT + 4_000, AT + 100))
+
+
+def spec_of_moves(spec: RotarySpec, length: int | None) -> RotarySpec:
+    """Return the specification of a move: of keys as they are written, their amplitude kept."""
+    original = int(getattr(spec.scaling, "original_length", 1))
+    amplitude = spec.amplitude_at((length or original) if spec.needs_length else None)
+    written = spec.write_pairing
+    return replace(
+        spec, pairing=written, write_pairing=written, amplitude=spec.amplitude / amplitude
+    )
+
+
+def check_moves(target: Target) -> Check:
+    """Check that moves depend on the distance alone, and name what else they depend on."""
+    x, worst = random(target, SHORT), 0.0
+    size = x.abs().max().item()
+    for old, new in MOVES:
+        from_zero, cached = target.rotate(x, new), target.rotate(x, old)
+        moved = replace(target, moved_from=old).rotate(cached, new)
+        reach = max(int(old.max()), int(new.max()))
+        if far(from_zero, x) <= SAME:
+            stay = far(moved, cached) <= SAME
+            says = "keys stay as they were" if stay else "new positions have no effect"
+            return fault(NAME, "positions-ignored", says)
+        if (error := far(moved, from_zero)) > size * (SAME + 4 * reach * 2.0**-23):
+            return _wrong_move(target, cached, from_zero, moved, (old, new))
+        worst = max(worst, error)
+    return right(NAME, f"depend on the distance alone, within {worst:.1e}", error=worst)
+
+
+def _wrong_move(
+    target: Target, cached: Tensor, wanted: Tensor, moved: Tensor, at: tuple[Tensor, Tensor]
+) -> Check:
+    """Name the fault of keys that were moved between these positions."""
+    if far(moved, target.rotate(cached, at[1])) <= SAME:
+        says = "old positions have no effect: keys are rotated by the new ones on top"
+        return fault(NAME, "positions-ignored", says)
+    ratio = ((moved * wanted).sum() / wanted.square().sum()).item()
+    if far(moved, ratio * wanted) <= 10 * SAME:
+        says = f"keys are multiplied by {ratio:.6g}: the amplitude, which they have, is applied"
+        return fault(NAME, "amplitude", f"{says} again", ratio=ratio)
+    error, reach = far(moved, wanted), max(int(positions.max()) for positions in at)
+    # More than bfloat16 explains, at near positions.
+    kind = "half-precision-angles" if error <= 2.0**-6 * reach else "frequencies"
+    first, last = (int(positions[0]) for positions in at)
+    says = f"keys moved from position {first:,} to {last:,} are off by {error:.3g}"
+    return fault(NAME, kind, says, error=error)
