@@ -92,7 +92,7 @@ WRONG = {
         lambda x, m: half(x, of_more(len(m), m)),
         {"like": PLAIN},
     ),
-    "position of one, grouped rows": ("positions-ignored", ONE, rows_of_more, {}),
+    "position of one, grouped rows": ("positions-ignored", "position 7 of q and", rows_of_more, {}),
     "position of one, (B, S, H, D)": ("positions-ignored", ONE, bshd_of_more, {}),
     "position of one, tables": ("positions-ignored", ONE, TablesOfMore(), {"like": PLAIN}),
     "one is ahead": ("history", "position 7 is rotated like position 8", one_ahead, {}),
@@ -168,6 +168,7 @@ WRONG = {
         lambda k, old, new: ROPE.shift(k, (new - old).abs()),
         {},
     ),
+    "no rotation": ("uninitialised-frequencies", "no dimension", lambda x, m: x, {"axes": "bshd"}),
     "one old row for all": (
         "batch",
         "padded: rows with positions of their own",
@@ -226,6 +227,7 @@ def test_modules_that_bfloat16_does_not_spoil_have_no_remark():
 REMARKS = {
     "axes by trial": ("axes: (B, H, S, D) was found by trial", along_heads, {}),
     "rows": ("rows of positions: (B, S), a row for each sequence, raise", half, {}),
+    "moves": ("sign of moves: by old less new", lambda k, old, new: ROPE.shift(k, old - new), {}),
 }
 
 

@@ -31,9 +31,10 @@ def check_axes(target: Target) -> list[Check]:
     if target.axes_stated or target.makes_tables:
         return []
     other = replace(target, seq_dim=-5 - target.seq_dim)
-    at = AT if target.takes == "nothing" else AT + 1
+    x, at = random(target, SHORT, heads=ROW_HEADS), AT if target.takes == "nothing" else AT + 1
     try:
-        other.fresh().rotate(random(target, SHORT, heads=ROW_HEADS), at)
+        if far(other.fresh().rotate(x, at), x) <= SAME:
+            return []
     except TargetError:
         return []
     says = (
@@ -57,21 +58,22 @@ def check_one_token(target: Target) -> list[Check]:
             return [fault(name, "fails", f"a call of one token raises: {error}")]
         for role in target.rotates:
             if role in alone and far(alone[role], tried[role][:rows, :, at : at + 1]) > SAME:
-                return [_wrong_token(target, at, alone[role], tried[role][:rows])]
+                return [_wrong_token(target, role, at, alone[role], tried[role][:rows])]
     return [right(name, "a token is rotated alone as in a longer call")]
 
 
-def _wrong_token(target: Target, at: int, alone: Tensor, tried: Tensor) -> Check:
+def _wrong_token(target: Target, role: Role, at: int, alone: Tensor, tried: Tensor) -> Check:
     """Name the fault of a token, by the rotations of it at all tried positions."""
     name, argument = "one token", "offset" if target.takes == "offset" else "positions"
+    where = f"in calls of one token, position {at}" + f" of {role}" * (len(target.rotates) > 1)
     errors = [far(alone, tried[:, :, p : p + 1]) for p in range(SHORT)]
     like = min(range(SHORT), key=errors.__getitem__)
     if at and not like and errors[like] <= SAME:
-        says = f"in calls of one token, position {at} and position 0 have one result"
+        says = f"{where} and position 0 have one result"
         return fault(name, f"{argument}-ignored", says)
-    says = f"in calls of one token, position {at} is off by {errors[at]:.3g} from longer calls"
+    says = f"{where} is off by {errors[at]:.3g} from longer calls"
     if errors[like] <= SAME:
-        says = f"in calls of one token, position {at} is rotated like position {like}"
+        says = f"{where} is rotated like position {like}"
     return fault(name, "history", says, error=errors[at])
 
 

@@ -385,7 +385,8 @@ def resolve(
     if axes is not None:
         with suppress(ValueError):
             other = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
-            if other.seq_dim != SEQ_DIM[axes] and not other.makes_tables:
+            turned = other.seq_dim != SEQ_DIM[axes] and not other.makes_tables
+            if turned and _rotates(other.fresh()):
                 return replace(other, seq_dim=SEQ_DIM[axes], axes_stated=True, along_heads=True)
     if answering is None:
         shapes = " or ".join(ORDER[order] for order in orders)
@@ -394,7 +395,7 @@ def resolve(
             f"return cos and sin; no call worked: {failures[0]}; state other roles (form), axes or "
             f"head_dim, or wrap it in a function of x (B, H, S, D)"
         )
-    return answering
+    return replace(answering, axes_stated=axes is not None)
 
 
 def _candidates(

@@ -259,7 +259,7 @@ def check_far(
     """Check angles at the last positions of a context of `end` tokens.
 
     spec: None if no specification is known that explains the near angles. whose: what it is, or
-    the way out if there is none.
+    why there is none.
     length: that of its rule, None for `end`. with_keys: whether keys rotate as queries do at near
     positions, and are compared here too. serves: how many positions the model promises, or None.
     """
@@ -267,7 +267,7 @@ def check_far(
     if target.tables_of is not None:
         return not_tested(name, "the caller's tables decide")
     if spec is None:
-        return not_tested(name, f"no specification to compare with; {whose}")
+        return not_tested(name, f"nothing to compare with: {whose}")
     if target.takes == "nothing" and end * target.head_dim > MOST_NUMBERS:
         why = "positions are not followed: " if target.ignores_positions else ""
         return not_tested(name, f"{why}needs a call of {end:,} tokens")
