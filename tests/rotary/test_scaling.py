@@ -79,6 +79,8 @@ def rules(draw, rotary_dim: int):
     original = draw(st.integers(2, 1 << 17))
     if kind is scaling.DynamicNTK:
         return kind(draw(factors), original)
+    if kind is scaling.QwenNTK:
+        return kind(original)
     if kind is scaling.YaRN:
         return kind(draw(factors), original, wide, low, draw(st.booleans()))
     if kind is scaling.LongRoPE:

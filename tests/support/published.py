@@ -23,9 +23,7 @@ REFUSED = {
     "alfred-40b-1023": "model_type must be given",
     # Saved by its own script; transformers ignores `attn_factor` and uses another amplitude.
     "dseek-draft-test": "rope_type 'yarn' has no field 'attn_factor'",
-    "hunyuan-ocr-1.5": "the two halves of a pair follow different axes",
     "minicpm3-4b": "model_type must be given",
-    "qwen-1.8b": "its dynamic rule grows by powers of two",
     # A custom model with qwen2's name; qwen2's code would ignore the sections.
     "slimm-qwen2-0.5b": "use_mrope must be false or absent",
     "voxcpm2": "model_type must be given",

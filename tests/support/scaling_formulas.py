@@ -36,9 +36,12 @@ def _linear(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -
 
 
 def _dynamic(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -> list[Any]:
-    """arXiv 2309.00071, eq. 15 and 16; without alpha, s grows as in transformers."""
-    s = mpf(rule.get("alpha", rule["factor"]))
-    if "alpha" not in rule:
+    """arXiv 2309.00071, eq. 15 and 16; without alpha, s grows as in transformers or Qwen-1."""
+    s = mpf(rule.get("alpha", rule.get("factor", 1)))
+    if "seq_length" in rule:  # modeling_qwen.py, get_ntk_alpha
+        doublings = mpmath.ceil(mpmath.log(mpf(max(length or 0, 1)) / rule["seq_length"], 2))
+        s = max(2 ** (doublings + 1) - 1, mpf(1))
+    elif "alpha" not in rule:
         s = s * max(length or 0, rule[ORIGINAL]) / rule[ORIGINAL] - (s - 1)
     return [(theta * s ** (mpf(R) / (R - 2))) ** -e for e in exponents]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from ropewalk.checks import check_int, check_number
+from ropewalk.checks import check_bool, check_int, check_number
 from ropewalk.rotary.spec import RotarySpec
 
 
@@ -16,8 +17,10 @@ from ropewalk.rotary.spec import RotarySpec
 class QueryTemperature:
     """Factor of queries at position p: 1 + beta · ln(1 + floor((p + first) / length)).
 
-    Llama 4 has it in layers without rope (first = 1), Ministral 3 in all layers (first = 0).
-    Source: Nakanishi 2025, arXiv 2501.19399; transformers' modeling_llama4.py.
+    Without `steps`: 1 + beta · ln((p + first) / length), or 1 if that is less.
+    Llama 4 has it in layers without rope (first = 1), Ministral 3 in all layers (first = 0);
+    Qwen-1 (first = 1) and Grok-2 (first = 0) have it without steps, see `logarithmic`.
+    Source: Nakanishi 2025, arXiv 2501.19399; transformers' modeling_llama4.py; modeling_qwen.py.
 
     Example:
         >>> import torch
@@ -30,19 +33,33 @@ class QueryTemperature:
     beta: float
     length: int
     first: int = 0
+    steps: bool = True
+
+    @classmethod
+    def logarithmic(cls, length: int, first: int = 0) -> QueryTemperature:
+        """Return the factor ln(p + first) / ln(length) where p + first > length, else 1.
+
+        Source: Su 2021, kexue.fm/archives/8823; Qwen-1's `use_logn_attn`, Grok-2's
+        `attn_temperature_len`.
+        """
+        check_int("length", length, 2)
+        return cls(1 / math.log(length), length, first, steps=False)
 
     def __post_init__(self) -> None:
         check_number("beta", self.beta)
         check_int("length", self.length, 1)
         check_int("first", self.first, 0)
+        check_bool("steps", self.steps)
 
     def at(self, positions: Tensor) -> Tensor:
         """Return the factor of queries at integer positions (...) of at least 0: float32 (...)."""
         if positions.is_floating_point() or (positions < 0).any():
             raise ValueError(f"positions must be integers of at least 0, got {positions}")
-        steps = torch.div(
-            positions.to(torch.int64) + self.first, self.length, rounding_mode="floor"
-        )
+        counted = positions.to(torch.int64) + self.first
+        if not self.steps:
+            over = counted.clamp(min=self.length).to(torch.float64) / self.length
+            return (1 + self.beta * over.log()).to(torch.float32)
+        steps = torch.div(counted, self.length, rounding_mode="floor")
         return 1 + self.beta * torch.log1p(steps.to(torch.float32))
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "MixedNTK",
     "NTKAware",
     "Proportional",
+    "QwenNTK",
     "Scaling",
     "YaRN",
 ]
@@ -47,6 +48,7 @@ ELSEWHERE = {
     "original_max_position_embeddings": "original_length",
     "original_max_seq_len": "original_length",
     "original_seq_len": "original_length",
+    "seq_length": "original_length",
     "low_freq": "low_freq_factor",
     "high_freq": "high_freq_factor",
 }
@@ -262,6 +264,45 @@ class DynamicNTK(Scaling):
         n, s = Decimal(self.length_key(length) or 0), Decimal(self.factor)
         grown = s * n / self.original_length - (s - 1)
         return rope.with_base_times(_ntk(grown, rope.rotary_dim))
+
+
+@_rule
+class QwenNTK(Scaling):
+    """`NTKAware` with an s that doubles with the length n: the dynamic rule of Qwen-1.
+
+    s = 2^(k+1) - 1 with the least k of n ≤ 2^k · L: 1 up to L, 3 up to 2L, 7 up to 4L, …
+    Source: Qwen/Qwen-7B, modeling_qwen.py, `get_ntk_alpha`; Bai et al. 2023, arXiv 2309.16609,
+    section 2.3. In config.json: `use_dynamic_ntk` with `seq_length` (L), not in the rope's fields.
+    Trap: its code keeps the s of the prompt while it decodes, so n is the length of the prompt.
+
+    Example:
+        >>> from ropewalk import RotarySpec, scaling
+        >>> spec = RotarySpec(head_dim=8, scaling=scaling.QwenNTK(original_length=8192))
+        >>> for length in (8192, 8193, 16384, 16385):
+        ...     print([round(positions) for positions in spec.wavelengths(length).tolist()])
+        [6, 63, 628, 6283]
+        [6, 91, 1307, 18850]
+        [6, 91, 1307, 18850]
+        [6, 120, 2299, 43982]
+    """
+
+    original_length: int
+    needs_length: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_int("original_length", self.original_length, 1)
+
+    def _doublings(self, length: int | None) -> int:
+        assert length is not None
+        return ((max(length, 1) - 1) // self.original_length).bit_length()
+
+    def length_key(self, length: int | None) -> int | None:
+        k = self._doublings(length)
+        return (self.original_length << (k - 1)) + 1 if k else 1
+
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
+        s = 2 ** (self._doublings(length) + 1) - 1
+        return rope.with_base_times(_ntk(Decimal(s), rope.rotary_dim))
 
 
 def _ntk(scale: Decimal, rotary_dim: int) -> Decimal:
@@ -550,5 +591,5 @@ class Proportional(Scaling):
 
 
 RULES: tuple[type[Scaling], ...] = (
-    Linear, NTKAware, MixedNTK, DynamicNTK, YaRN, LongRoPE, Llama3, Proportional,
+    Linear, NTKAware, MixedNTK, DynamicNTK, QwenNTK, YaRN, LongRoPE, Llama3, Proportional,
 )  # fmt: skip

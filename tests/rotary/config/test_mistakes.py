@@ -240,7 +240,6 @@ MISTAKES = {
             "got 'sliding_atention'; did you mean 'sliding_attention'?",
         ),
     ],
-    "olmo-3.1-32b-instruct": [({"layer_types": GONE}, "layer_types must")],
     "gemma-3-1b-it": [
         ({"sliding_window_pattern": 0}, "sliding_window_pattern must be an intege"),
         (
@@ -276,7 +275,7 @@ MISTAKES = {
     # Several stacks, several axes.
     "voxtral-mini-3b-2507": [({"text_config": []}, "text_config must be a dictionary, got []")],
     "pixtral-12b": [
-        ({"text_config.model_type": "qwen"}, "text_config.model_type must be one"),
+        ({"text_config.model_type": "clvp"}, "text_config.model_type must be one"),
         ({"vision_config.head_dim": 66}, "head_dim must be a multiple of 4"),
     ],
     "qwen3-vl-4b-instruct": [

@@ -23,6 +23,7 @@ from ropewalk import (
     tools,
 )
 from ropewalk.rotary.config.reader import CLASS_DEFAULT
+from ropewalk.rotary.config.sections import text_key
 
 
 def test_every_file_has_a_source():
@@ -34,7 +35,7 @@ def test_every_file_has_a_source():
 def test_what_is_read_has_the_files_layers_and_names_its_keys():
     wrong = []
     for name in READ:
-        text = PUBLISHED[name].get("text_config", PUBLISHED[name])
+        text = PUBLISHED[name].get(text_key(PUBLISHED[name]), PUBLISHED[name])
         keys = ("num_hidden_layers", "n_layer", "num_layers")
         count = next((text[key] for key in keys if key in text), None)
         layers = published_spec(name).layers

@@ -29,6 +29,18 @@ class IndexerConventions(NamedTuple):
     head_dim_key: str = "index_head_dim"
 
 
+class LogTemperature(NamedTuple):
+    """Queries at position p are multiplied by ln(p + first) / ln(length) where p + first > length.
+
+    length_key: the key of the length; a length of 0 or less switches it off. switch: a key that
+    must be true as well.
+    """
+
+    length_key: str
+    first: int
+    switch: str | None = None
+
+
 class RopeConventions(NamedTuple):
     """How to read the layers of one stack, and the defaults of their code.
 
@@ -39,7 +51,10 @@ class RopeConventions(NamedTuple):
     rotary_dim_key: the key of R itself.
     rounds_head_dim: whether a width that is no multiple of the heads is divided and rounded down.
     axis_order: the order of axes, if positions have several.
+    axis_counts: how many axes `mrope_section` may have.
     pairing_key: a key that the model's code reads: false means `half` pairs (DeepSeek-V3's).
+    latent_key: a key that the model's code reads: false means full heads in `half` pairs, without
+        latent attention (small models of DeepSeek-VL2).
 
     Where values are:
     defaults: keys of the config, and the defaults of the model's code.
@@ -53,10 +68,16 @@ class RopeConventions(NamedTuple):
     yarn_fields: fields that the model's code sets itself if the rule is YaRN.
     yarn_ratio: whether its amplitude is m(mscale) / m(mscale_all_dim) even if one is missing: then
     1 and 0, as in DeepSeek's own code.
+    rope_names: fields and types of the rope with another name, and the usual name of each.
+    only_values: keys that have one of these values, if any: the code was read with no other.
+    doubling_length_key: the key of the original length of `QwenNTK`, which `use_dynamic_ntk`
+        switches on.
+    log_temperature: the temperature of queries that grows with the logarithm of their position.
 
     Which layer has which type:
     full_attention_interval_key: the key of the distance between layers of full attention. It and
-        the next three are used if `layer_types` is absent.
+        the next four are used if `layer_types` is absent.
+    full_attention_interval: this distance, if no key has it.
     full_attention_at: whether they are the first or the last of each interval.
     full_attention_index_key: a key that lists the layers of full attention.
     other_layer_type: the type of the other layers, for both.
@@ -91,7 +112,9 @@ class RopeConventions(NamedTuple):
     rotary_dim_key: str | None = None
     rounds_head_dim: bool = False
     axis_order: str | None = None
+    axis_counts: tuple[int, ...] = (3,)
     pairing_key: str | None = None
+    latent_key: str | None = None
 
     defaults: Mapping[str, Any] = NONE
     rope_defaults: Mapping[str, Any] = USUAL_THETA
@@ -102,8 +125,13 @@ class RopeConventions(NamedTuple):
     extra_fields: frozenset[str] = frozenset()
     yarn_fields: Mapping[str, Any] = NONE
     yarn_ratio: bool = False
+    rope_names: Mapping[str, str] = NONE
+    only_values: Mapping[str, tuple[Any, ...]] = NONE
+    doubling_length_key: str | None = None
+    log_temperature: LogTemperature | None = None
 
     full_attention_interval_key: str | None = None
+    full_attention_interval: int | None = None
     full_attention_at: Literal["first", "last"] = "last"
     full_attention_index_key: str | None = None
     other_layer_type: str = SLIDING

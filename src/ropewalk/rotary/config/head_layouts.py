@@ -34,7 +34,7 @@ def _head(
 ) -> RotarySpec:
     """Return a rope on a head's leading dimensions, or on all."""
     head_dim = _head_dim(layer_config, conventions)
-    if "qk_rope_head_dim" in layer_config:
+    if layer_config.get("qk_rope_head_dim"):  # without latent attention, some files have 0
         raise ValueError(
             f"qk_rope_head_dim must belong to a model type with latent attention, as deepseek_v3 "
             f"is; the code of this one rotates the leading dimensions of heads, "
@@ -229,11 +229,12 @@ def _mrope_axes(
     if order == "round robin":
         return axes.round_robin(pairs)
     sections = rope_fields.get("mrope_section")
-    if not isinstance(sections, (list, tuple)) or len(sections) != 3:
-        raise ValueError(
-            f"mrope_section must have three numbers of pairs, for time, height and width, "
-            f"got {shown(sections)}"
-        )
+    counts = conventions.axis_counts
+    if not isinstance(sections, (list, tuple)) or len(sections) not in counts:
+        numbers = "three numbers of pairs, for time, height and width"
+        if counts != (3,):
+            numbers = f"{' or '.join(map(str, counts))} numbers of pairs, one for each axis"
+        raise ValueError(f"mrope_section must have {numbers}, got {shown(sections)}")
     for count in sections:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"mrope_section must have integers above 0, got {shown(sections)}")

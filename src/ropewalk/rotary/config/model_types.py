@@ -13,6 +13,7 @@ from ropewalk.rotary.config.conventions import (
     FULL,
     SLIDING,
     IndexerConventions,
+    LogTemperature,
     RopeConventions,
 )
 
@@ -91,6 +92,33 @@ _add("cwm", theta=1e6, required_keys=NEEDS_ROPE)
 _add("lfm2 lfm2_moe", theta=1e6, full_attention_index_key="full_attn_idxs", other_layer_type="conv")
 _add("minimax", theta=1e6, required_keys=NEEDS_LAYER_TYPES)
 _add("hunyuan hunyuan_v1_dense hunyuan_v1_moe", extra_fields=frozenset({"alpha"}))
+# Grok-2 has it beyond `attn_temperature_len`. Its other rope types scale, and have no config.
+_add(
+    "grok-1",
+    code="sgl-project/sglang: python/sglang/srt/models/grok.py",
+    defaults={"head_dim": 128},
+    only_values={"rope_type": ("original",), "rope_rotate_half_dims": (False,)},
+    log_temperature=LogTemperature("attn_temperature_len", first=0),
+)
+# Versions differ in the language model (MiniCPM, Llama, Qwen2, Qwen3), which all rotate alike.
+_add(
+    "minicpmv",
+    code="vllm-project/vllm: vllm/model_executor/models/minicpmv.py",
+    only_values={"version": (2.0, 2.5, 2.6, 4.0, 4.5, "2.0", "2.5", "2.6", "4.0", "4.5")},
+)
+_add(
+    "minicpmo",
+    code="vllm-project/vllm: vllm/model_executor/models/minicpmo.py",
+    only_values={"version": (2.6, 4.5, "2.6", "4.5")},
+)
+_add("dots_ocr", code="vllm-project/vllm: vllm/model_executor/models/dots_ocr.py")
+# DeepSeek-VL and Janus, which leave out the sizes that are LlamaConfig's.
+LLAMA_SIZES = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
+_add(
+    "multi_modality",
+    code="deepseek-ai/Janus: janus/models/modeling_vlm.py",
+    defaults=LLAMA_SIZES,
+)
 _add("dbrx", rope_theta_section="attn_config")
 _add("jetmoe", required_keys=("kv_channels",))
 _add("molmo2_text", scaled_layers_key="rope_scaling_layers")
@@ -106,10 +134,14 @@ _add("nanochat", reverse=True)
 
 # Layers without rope, or models that may have none.
 _add("smollm3", theta=2e6, reads_no_rope_layers=True)
+NOPE_FULL = RopeConventions(nope_layer_types=frozenset({FULL}))
+_add("exaone4 exaone_moe flint", NOPE_FULL, required_keys=NEEDS_LAYER_TYPES)
+_add("kolibri1", NOPE_FULL, full_attention_interval=5)
 _add(
-    "afmoe exaone4 exaone_moe flint kolibri1",
-    nope_layer_types=frozenset({FULL}),
-    required_keys=NEEDS_LAYER_TYPES,
+    "afmoe",
+    NOPE_FULL,
+    full_attention_interval_key="global_attn_every_n_layers",
+    defaults={"global_attn_every_n_layers": 4},
 )
 _add("olmo_hybrid", required_keys=NEEDS_LAYER_TYPES)
 _add(
@@ -133,14 +165,14 @@ _add(
 
 # Types of layers with another theta or another rule.
 _add("beam lfm3 mellum ultrabert", theta=None, rope_parameters_by_layer_type=True)
-_add("olmo3", theta=5e5, unscaled_layer_types=frozenset({SLIDING}), required_keys=NEEDS_LAYER_TYPES)
+_add("olmo3", theta=5e5, unscaled_layer_types=frozenset({SLIDING}), full_attention_interval=4)
 GEMMA = RopeConventions(
     defaults={"rope_local_base_freq": DEFAULT_THETA, "sliding_window_pattern": 6},
     keys_by_layer_type={SLIDING: {"rope_theta": "rope_local_base_freq"}},
     unscaled_layer_types=frozenset({SLIDING}),
     full_attention_interval_key="sliding_window_pattern",
 )
-_add("gemma3n_text", GEMMA, 1e6, full_attention_interval_key=None, required_keys=NEEDS_LAYER_TYPES)
+_add("gemma3n_text", GEMMA, 1e6, full_attention_interval_key=None, full_attention_interval=5)
 _add("gemma3_text t5gemma2_decoder t5gemma2_text", GEMMA, 1e6)
 _add(
     "gemma4_text gemma4_unified_text diffusion_gemma_text embedding_gemma2_text",
@@ -178,6 +210,14 @@ LINEAR_HYBRID = PARTIAL._replace(
     defaults={"full_attention_interval": 4},
 )
 _add("qwen3_next", LINEAR_HYBRID, rope_defaults={"partial_rotary_factor": 0.25})
+_add(
+    "qwen",
+    PARTIAL,
+    code="alibaba/MNN: transformers/llm/export/llm_models/Qwen-1_8B/modeling_qwen.py",
+    defaults={"use_dynamic_ntk": True, "use_logn_attn": True},
+    doubling_length_key="seq_length",
+    log_temperature=LogTemperature("seq_length", first=1, switch="use_logn_attn"),
+)
 HALF_HEAD = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.5})
 _add("nemotron phi", HALF_HEAD)
 _add(
@@ -242,6 +282,15 @@ for side in ("encoder", "decoder"):
 QWEN2_VL = RopeConventions(axis_order="sectioned", rope_defaults={"mrope_section": [16, 24, 24]})
 _add("qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text", QWEN2_VL, 1e6)
 _add("paddleocr_vl_text", QWEN2_VL, 5e5)
+# Position, width, height, number of the image. transformers' port mixes up the halves of pairs.
+_add(
+    "hunyuan_vl_text",
+    code="Tencent-Hunyuan/HunyuanOCR: train/modeling_hunyuan_vl.py",
+    axis_order="sectioned",
+    axis_counts=(3, 4),
+    extra_fields=frozenset({"alpha"}),
+    rope_names={"xdrope": "dynamic", "xdrope_section": "mrope_section"},
+)
 QWEN3_VL = RopeConventions(axis_order="interleaved", rope_defaults={"mrope_section": [24, 20, 20]})
 _add("qwen3_vl_moe_text qwen3_vl_text", QWEN3_VL, 5e5)
 _add("cohere_compass_text qwen3_omni_moe_talker_text", QWEN3_VL)
@@ -309,6 +358,14 @@ _add(
     shares_indexers=True,
 )
 _add("deepseek_v2", LATENT, write_pairing=None, yarn_ratio=True)
+_add(
+    "deepseek_vl_v2",
+    LATENT,
+    write_pairing=None,
+    yarn_ratio=True,
+    latent_key="use_mla",
+    code="deepseek-ai/DeepSeek-VL2: deepseek_vl2/models/modeling_deepseek.py",
+)
 _add("minicpm3", LATENT, pairing="half", write_pairing=None)
 _add(
     "hy_v4",
@@ -350,6 +407,7 @@ _add(
     """,
     AXIAL,
 )
+_add("dots_vit", AXIAL, code="vllm-project/vllm: vllm/model_executor/models/dots_ocr.py")
 _add("lfm3_vl_vision", AXIAL, 1e6, required_keys=NEEDS_LAYER_TYPES)
 _add("qwen2_vl_vision", AXIAL, defaults={"depth": 32, "embed_dim": 1280, "num_heads": 16})
 _add("step3p5_vision", AXIAL, axis_order="width first")
@@ -442,6 +500,9 @@ _combine(
     text="text_config={}_text",
     vision="vision_config={}_vision",
 )
+_combine("hunyuan_vl", text="text_config={}_text")  # its vision adds positions
+_combine("deepseek_vl_v2 multi_modality", text="language_config={}")
+_combine("dots_ocr", text="={}", vision="vision_config=dots_vit")
 _combine(
     "deepseek_ocr2",
     text="text_config={}_text",
@@ -500,6 +561,9 @@ _combine("pe_audio", audio="audio_config=pe_audio_encoder")
 _combine("pe_video", vision="video_config=pe_video_encoder")
 _combine("pe_audio_video", text="audio_video_config=pe_audio_video_encoder")
 
+# Types whose files have no model_type, or that of another model, by `architectures`.
+BY_ARCHITECTURE = {"Grok1ModelForCausalLM": "grok-1", "Grok1ForCausalLM": "grok-1"}
+
 # Models with sections that leave out the default sizes of the section's class; these sizes.
 WITH_CLASS_SIZES = frozenset(
     """
@@ -507,9 +571,8 @@ WITH_CLASS_SIZES = frozenset(
     paligemma smolvlm video_llava vipllava
     """.split()  # noqa: SIM905
 )
-_LLAMA = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
 CLASS_SIZES: dict[str, dict[str, int]] = {
-    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3"), _LLAMA),
+    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3"), LLAMA_SIZES),
     "gemma": {"hidden_size": 3072, "num_attention_heads": 16, "num_hidden_layers": 28},
     "gemma2": {"hidden_size": 2304, "num_attention_heads": 8, "num_hidden_layers": 26},
     "gemma3_text": {"hidden_size": 2304, "num_attention_heads": 8, "num_hidden_layers": 26},

@@ -41,12 +41,14 @@ from ropewalk.rotary.config.layer_types import (
 )
 from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.rotary.config.rope_fields import (
+    DOUBLING,
     ORIGINAL_LENGTH,
     ROPE_KEYS,
+    boolean,
     read_rope_fields,
     rope_dictionary,
 )
-from ropewalk.rotary.config.sections import find_sections, normalize_section
+from ropewalk.rotary.config.sections import find_sections, model_type_of, normalize_section
 from ropewalk.rotary.config.unknown_keys import warn_of_other_positions
 from ropewalk.rotary.config.unread_types import UNSUPPORTED
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
@@ -77,9 +79,7 @@ def read_config(
     if pairing is not None:
         check_pairing("pairing", pairing)
     config = load_config(source)
-    model_type = config.get("model_type")
-    if model_type is not None and not isinstance(model_type, str):
-        raise ValueError(f"model_type must be a string, got {shown(model_type)}")
+    model_type = model_type_of(config)
     known = {*CONVENTIONS, *MULTIMODAL_MODELS, *UNSUPPORTED}
     if pairing is not None and model_type not in known:
         warn_of_other_positions(config)
@@ -102,7 +102,7 @@ def read_config(
             f"{' and '.join(map(repr, sorted(usual)))}, got {pairing!r}; leave it out or, if "
             f"weights were permuted, set {CONVERTED_PAIRING_KEY} in the config"
         )
-    if model_type not in MULTIMODAL_MODELS and "text" in raw_sections:
+    if model_type not in {*MULTIMODAL_MODELS, *CONVENTIONS} and "text" in raw_sections:
         # In LLaVA and similar models, the type of the language model.
         model_type = raw_sections["text"][0]["model_type"]
     return ModelLayers(stacks, model_type)
@@ -166,7 +166,7 @@ def _layer_spec(
     if rope_fields is None:
         temperature = _temperature_without_rope(layer_config, conventions)
         return LayerSpec(None, query_temperature=temperature, layer_type=layer_type)
-    temperature = _temperature_of_rope(rope_fields)
+    temperature = _temperature_of_rope(rope_fields) or _log_temperature(layer_config, conventions)
     rope = read_rope(layer_config, conventions, rope_fields)
     indexer = read_indexer(layer_config, conventions, rope) if indexed else None
     return LayerSpec(rope, softmax_factor(rope, conventions), temperature, layer_type, indexer)
@@ -204,6 +204,19 @@ def _temperature_of_rope(rope_fields: JsonObject) -> QueryTemperature | None:
     )
 
 
+def _log_temperature(
+    layer_config: JsonObject, conventions: RopeConventions
+) -> QueryTemperature | None:
+    """Return the query temperature of Qwen-1 and Grok-2."""
+    keys = conventions.log_temperature
+    if keys is None or (keys.switch is not None and not boolean(layer_config, keys.switch)):
+        return None
+    length = layer_config.get(keys.length_key)
+    if keys.switch is None and (length is None or (isinstance(length, int) and length <= 0)):
+        return None
+    return QueryTemperature.logarithmic(positive_length(keys.length_key, length, 2), keys.first)
+
+
 class LayerSources(NamedTuple):
     """The settings of one layer, by their source, and how they are read.
 
@@ -232,7 +245,7 @@ class LayerSources(NamedTuple):
             "rotary_dim": self._rotary_dim(inside, place),
             "theta": self._theta(inside, place),
             "pairing": stated_pairing or MODEL_TYPE,
-            "scaling": place if has_type else CLASS_DEFAULT,
+            "scaling": place if has_type else self._doubling_key() or CLASS_DEFAULT,
         }
 
     def _key(self, key: str) -> str:
@@ -248,6 +261,12 @@ class LayerSources(NamedTuple):
             if named == field and self.layer_config.get(key) is not None:
                 return self._key(key)
         return None
+
+    def _doubling_key(self) -> str | None:
+        """Return the key that switches Qwen-1's rule on, or None."""
+        (key,) = DOUBLING
+        reads = self.conventions.doubling_length_key is not None
+        return key if reads and key in self.section else None
 
     def _theta(self, inside: JsonObject, place: str) -> str:
         if self.layer_config.get("layer_rope_theta") is not None:

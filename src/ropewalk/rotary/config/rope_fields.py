@@ -30,6 +30,7 @@ ROPE_KEYS = {
     "partial_rotary_factor": "partial_rotary_factor",
     "rotary_pct": "partial_rotary_factor",
 }
+ROPE_TYPE_KEYS = ("rope_type", "type")
 DEFAULT_ROPE_TYPES = ("default", "axial", "mrope")  # rope types without a scaling rule
 EARLIER_ROPE_TYPES = {"su": "longrope"}
 INTERLEAVED_AXES_FIELDS = ("mrope_interleaved", "interleaved")  # Qwen3-Omni has the second name
@@ -60,6 +61,7 @@ OTHERS_FIELDS = {
     "attn_factor": ", by which vLLM and SGLang multiply the amplitude and which transformers "
     "ignores: write the product as attention_factor"
 }
+DOUBLING = {"use_dynamic_ntk": True}  # what switches Qwen-1's rule on
 
 
 def read_rope_fields(
@@ -70,7 +72,7 @@ def read_rope_fields(
     by_layer_type = "." in place
     if written is None:
         return None
-    rope_fields = {name: value for name, value in written.items() if value is not None}
+    rope_fields = _with_usual_names(written, conventions.rope_names)
     for name, value in rope_fields.items():
         if isinstance(value, (list, tuple, Mapping)) and len(value) > MAX_HEAD_DIM // 2:
             raise ValueError(
@@ -106,6 +108,23 @@ def read_rope_fields(
                 f"got {shown(own_theta)}"
             )
         rope_fields["rope_theta"] = own_theta
+    return rope_fields
+
+
+def _with_usual_names(written: JsonObject, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields that are not null, with the usual name of those that have another."""
+    rope_fields = {}
+    for name, value in written.items():
+        usual = names.get(name, name)
+        if value is None:
+            continue
+        if usual in rope_fields and rope_fields[usual] != value:
+            raise ValueError(
+                f"{name} must be absent if {usual} differs from it, "
+                f"got {shown(value)} and {shown(rope_fields[usual])}"
+            )
+        is_type = name in ROPE_TYPE_KEYS and isinstance(value, str)
+        rope_fields[usual] = names.get(value, value) if is_type else value
     return rope_fields
 
 
@@ -203,14 +222,15 @@ def read_scaling(
     if rope_type == "yarn":
         rope_fields = {**rope_fields, **conventions.yarn_fields}
     extra_fields = set(conventions.extra_fields)
-    if rope_type == "dynamic" and "alpha" in rope_fields and "alpha" in extra_fields:
+    by_alpha = "alpha" in rope_fields or "xdrope" in conventions.rope_names
+    if rope_type == "dynamic" and by_alpha and "alpha" in extra_fields:
         # Hunyuan calls its rule dynamic, but its alpha does not depend on the length.
         check_unknown_fields(rope_fields, UNUSED_BY_ALPHA | extra_fields)
         if rope_fields.get("factor", 1.0) != 1.0:
             raise ValueError(
                 f"factor must be 1.0 if there is an alpha, got {shown(rope_fields['factor'])}"
             )
-        return scaling.NTKAware(factor=positive_float("alpha", rope_fields["alpha"]))
+        return scaling.NTKAware(factor=positive_float("alpha", rope_fields.get("alpha")))
     extra_fields.discard("alpha")
     if rope_type in DEFAULT_ROPE_TYPES and (
         rope_type != "axial" or conventions.head_layout == "axial"
@@ -221,7 +241,7 @@ def read_scaling(
                 f"got {shown(rope_fields['factor'])}"
             )
         check_unknown_fields(rope_fields, {"factor", ORIGINAL_LENGTH} | extra_fields)
-        return None
+        return _doubling_rule(layer_config, conventions)
     if rope_type not in RULES_BY_ROPE_TYPE:
         known = [*DEFAULT_ROPE_TYPES, *RULES_BY_ROPE_TYPE, *EARLIER_ROPE_TYPES]
         raise ValueError(
@@ -230,6 +250,22 @@ def read_scaling(
         )
     rule = _read_rule(layer_config, rope_fields, extra_fields)
     return _with_ratio(rule) if conventions.yarn_ratio and isinstance(rule, scaling.YaRN) else rule
+
+
+def _doubling_rule(layer_config: JsonObject, conventions: RopeConventions) -> Scaling | None:
+    """Return Qwen-1's rule, which keys of the config switch on, not fields of the rope."""
+    key = conventions.doubling_length_key
+    if key is None or not boolean(layer_config, "use_dynamic_ntk"):
+        return None
+    return scaling.QwenNTK(positive_length(key, layer_config.get(key)))
+
+
+def boolean(layer_config: JsonObject, key: str) -> bool:
+    """Return the value of a key that switches something on or off."""
+    value = layer_config.get(key)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} must be true or false, got {shown(value)}")
+    return value
 
 
 def _read_rule(
@@ -340,6 +376,8 @@ def write_scaling(rule: Scaling | None) -> dict[str, Any]:
         return {"rope_type": "default"}
     if isinstance(rule, scaling.NTKAware):
         return {"rope_type": "dynamic", "alpha": rule.factor, "factor": 1.0}
+    if isinstance(rule, scaling.QwenNTK):  # in config.json these are next to the rope
+        return {"rope_type": "dynamic", **DOUBLING, "seq_length": rule.original_length}
     (rope_type,) = (name for name, made in RULES_BY_ROPE_TYPE.items() if type(rule) is made)
     rope_fields: dict[str, Any] = {"rope_type": rope_type}
     for field in dataclasses.fields(rule):  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from ropewalk.rotary.config.conventions import (
 )
 from ropewalk.rotary.config.layer_types import LAYER_TYPES_KEYS
 from ropewalk.rotary.config.model_types import (
+    BY_ARCHITECTURE,
     CLASS_SIZES,
     CONVENTIONS,
     MULTIMODAL_MODELS,
@@ -25,12 +26,31 @@ from ropewalk.rotary.config.unknown_keys import check_unknown_keys
 from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.pairing import check_pairing
 
-# Sections of a model that combines known stacks under a type of its own (LLaVA).
-STACK_KEYS = {"text": "text_config", "vision": "vision_config", "audio": "audio_config"}
+# Sections of a model that combines known stacks under a type of its own (LLaVA; InternVL has the
+# second name of the text's section, DeepSeek-VL2 the third).
+TEXT_KEYS = ("text_config", "llm_config", "language_config")
+STACK_KEYS = {"text": TEXT_KEYS[0], "vision": "vision_config", "audio": "audio_config"}
 PASS_PAIRING = "pass {argument}"
 PAIRINGS = ("half", "interleaved")
 
 RawSections = dict[str, tuple[JsonObject, RopeConventions]]
+
+
+def model_type_of(config: JsonObject) -> str | None:
+    """Return the model type of a config, or of its code, if files have none or another's."""
+    architectures = config.get("architectures")
+    for name in architectures if isinstance(architectures, (list, tuple)) else ():
+        if isinstance(name, str) and name in BY_ARCHITECTURE:
+            return BY_ARCHITECTURE[name]
+    model_type = config.get("model_type")
+    if model_type is not None and not isinstance(model_type, str):
+        raise ValueError(f"model_type must be a string, got {shown(model_type)}")
+    return model_type
+
+
+def text_key(config: JsonObject) -> str:
+    """Return the key of the text's section in a model with a type of its own."""
+    return next((key for key in TEXT_KEYS if config.get(key) is not None), TEXT_KEYS[0])
 
 
 def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
@@ -76,7 +96,7 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
     unknown_key: str = "model_type"
     unknown_type: object = model_type
     unsupported: ValueError | None = None
-    for stack, key in STACK_KEYS.items():
+    for stack, key in {**STACK_KEYS, "text": text_key(config)}.items():
         raw_section = _at_path(config, key)
         if raw_section is None:
             continue
@@ -139,7 +159,7 @@ def _at_path(config: JsonObject, path: str) -> JsonObject | None:
 
 def _check_top_level_agrees(config: JsonObject, raw_section: JsonObject, path: str) -> None:
     """Raise if the rope at the top level differs from that of the text's section, which is read."""
-    if not path.endswith("text_config"):
+    if path.rpartition(".")[2] not in TEXT_KEYS:
         return
     rope_keys = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
     for key in (*rope_keys, CONVERTED_PAIRING_KEY):
@@ -176,6 +196,8 @@ def normalize_section(
         for key, value in raw_section.items()
         if value is not None
     }
+    if conventions.latent_key is not None and section.get(conventions.latent_key) is False:
+        conventions = without_latent_attention(conventions)
     conventions = _with_stated_pairing(section, conventions)
     converted = section.get(CONVERTED_PAIRING_KEY)
     if converted is not None:
@@ -200,6 +222,11 @@ def normalize_section(
         if theta is not None:
             section.setdefault("rope_theta", theta)
     return section, conventions
+
+
+def without_latent_attention(conventions: RopeConventions) -> RopeConventions:
+    """Return the conventions of a model whose `latent_key` is false: those of Llama."""
+    return conventions._replace(head_layout="head", pairing="half", write_pairing=None)
 
 
 def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> RopeConventions:

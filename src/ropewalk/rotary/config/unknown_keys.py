@@ -76,6 +76,12 @@ def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> Non
             f"config must have at most {MAX_KEYS:,} keys in a section, got {len(section):,}"
         )
     for key, value in section.items():
+        allowed = conventions.only_values.get(key)
+        if allowed is not None and value not in allowed:
+            raise ValueError(
+                f"{named(key)} must be absent or one of {', '.join(map(repr, allowed))} for this "
+                f"model, as its code was read with no other, got {shown(value)}"
+            )
         if (
             not isinstance(key, str)
             or not is_about_rope(key)
@@ -102,6 +108,7 @@ def _known_keys(conventions: RopeConventions) -> set[str | None]:
         *conventions.required_keys,
         *conventions.aliases.values(),
         *conventions.rope_switches,
+        *conventions.only_values,
         conventions.rotary_dim_key,
         conventions.rope_ratio_key,
         conventions.scaled_layers_key,

@@ -4,12 +4,10 @@
 UNSUPPORTED = {
     "qwen2_5_omni_dit": "its code rotates only the first head",
     "vjepa2": "its code mixes up pairs, so that norms change: it is not a rotation",
-    "hunyuan_vl": "the two halves of a pair follow different axes, so that norms change",
     "musicflamingo": "it rotates audio states by seconds, not queries and keys by positions",
     "clvp": "it rotates values too",
     "neucodec": "its code rotates heads by their number, not tokens by their position",
     "xcodec2": "its code rotates heads by their number, not tokens by their position",
-    "qwen": "its dynamic rule grows by powers of two, and ropewalk.scaling does not have it",
     "esmfold2": "its axes have different thetas within one head",
 }
 

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.checks import shown
-from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, RopeConventions
+from ropewalk.rotary.config.conventions import (
+    CONVERTED_PAIRING_KEY,
+    LogTemperature,
+    RopeConventions,
+)
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import read_config
-from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH, write_scaling
+from ropewalk.rotary.config.rope_fields import DOUBLING, ORIGINAL_LENGTH, write_scaling
+from ropewalk.rotary.config.sections import without_latent_attention
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
-from ropewalk.rotary.scaling import DynamicNTK, LongRoPE
+from ropewalk.rotary.scaling import DynamicNTK, LongRoPE, QwenNTK
 from ropewalk.rotary.spec import RotarySpec
 
 FORMS = ("rope_parameters", "rope_scaling")
@@ -79,10 +84,12 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
     if conventions.reads_no_rope_layers:
         section["no_rope_layers"] = [int(layer.rope is not None) for layer in layers]
     temperatures = [layer.query_temperature for layer in layers if layer.query_temperature]
-    llama4 = next((temperature for temperature in temperatures if temperature.first), None)
-    if llama4 is not None:
-        section |= {"attn_temperature_tuning": True, "attn_scale": llama4.beta}
-        section["floor_scale"] = llama4.length
+    first_one = next(iter(temperatures), None)
+    if conventions.log_temperature is not None:
+        section |= _log_temperature(first_one, conventions.log_temperature)
+    elif first_one is not None and first_one.first:
+        section |= {"attn_temperature_tuning": True, "attn_scale": first_one.beta}
+        section["floor_scale"] = first_one.length
     # The first layer of each type is written for all; reading back shows if they differ.
     first_of_type = {
         layer.layer_type: (layer.rope, layer.query_temperature)
@@ -93,6 +100,9 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
         return section
     ropes = {layer_type: rope for layer_type, (rope, _) in first_of_type.items()}
     first = next(layer.rope for layer in layers if layer.rope is not None)
+    if conventions.latent_key is not None and first.start == 0:
+        section[conventions.latent_key] = False
+        conventions = without_latent_attention(conventions)
     section |= {**_sizes(first, conventions), **conventions.rope_switches}
     if first.pairing != conventions.pairing:
         section[CONVERTED_PAIRING_KEY] = first.pairing
@@ -109,6 +119,15 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
     else:
         section |= _earlier_form(by_layer_type, conventions)
     return section | _next_to_rope_fields(ropes, conventions) | _indexers(layers, conventions)
+
+
+def _log_temperature(
+    temperature: QueryTemperature | None, keys: LogTemperature
+) -> dict[str, Any]:
+    section: dict[str, Any] = {} if keys.switch is None else {keys.switch: temperature is not None}
+    if temperature is not None:
+        section[keys.length_key] = temperature.length
+    return section
 
 
 def _indexers(layers: Layers, conventions: RopeConventions) -> dict[str, Any]:
@@ -136,6 +155,11 @@ def _next_to_rope_fields(
             section[keys["head_dim"]] = rope.head_dim
         if isinstance(rope.scaling, DynamicNTK):
             section["max_position_embeddings"] = rope.scaling.original_length
+        if conventions.doubling_length_key is not None:
+            doubles = isinstance(rope.scaling, QwenNTK)
+            section |= {key: doubles for key in DOUBLING}
+            if isinstance(rope.scaling, QwenNTK):
+                section[conventions.doubling_length_key] = rope.scaling.original_length
         if isinstance(rope.scaling, LongRoPE):
             section[ORIGINAL_LENGTH] = rope.scaling.original_length
     return section
@@ -191,7 +215,8 @@ def _rope_fields(
     rope: RotarySpec, temperature: QueryTemperature | None, conventions: RopeConventions
 ) -> dict[str, Any]:
     """Return a layer's rope as one dictionary of today's form."""
-    rope_fields = {"rope_theta": rope.theta, **write_scaling(rope.scaling)}
+    next_to_it = conventions.doubling_length_key is not None and isinstance(rope.scaling, QwenNTK)
+    rope_fields = {"rope_theta": rope.theta, **write_scaling(None if next_to_it else rope.scaling)}
     if isinstance(rope.scaling, DynamicNTK):
         del rope_fields[ORIGINAL_LENGTH]  # it is max_position_embeddings there
     for name in conventions.yarn_fields:
@@ -199,10 +224,10 @@ def _rope_fields(
     by_factor = conventions.partial_rotary and conventions.rotary_dim_key is None
     if by_factor and rope_fields["rope_type"] != "proportional":
         rope_fields["partial_rotary_factor"] = rope.rotary_dim / rope.head_dim
-    if rope.axes is not None and "mrope_section" in conventions.rope_defaults:
+    if rope.axes is not None and conventions.axis_order in ("sectioned", "interleaved", "ernie"):
         owners = list(rope.axis_of_pair)
-        order = (1, 2, 0) if conventions.axis_order == "ernie" else (0, 1, 2)
+        order = (1, 2, 0) if conventions.axis_order == "ernie" else range(rope.axis_count)
         rope_fields["mrope_section"] = [owners.count(axis) for axis in order]
-    if temperature is not None and not temperature.first:
+    if temperature is not None and temperature.steps and not temperature.first:
         rope_fields["llama_4_scaling_beta"] = temperature.beta
     return rope_fields

@@ -13,7 +13,7 @@ from ropewalk.rotary.config.conventions import SLIDING, RopeConventions
 from ropewalk.rotary.config.model_types import MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import softmax_factor
 from ropewalk.rotary.config.rope_fields import COMMON_FIELDS, ORIGINAL_LENGTH, ROPE_KEYS
-from ropewalk.rotary.config.sections import STACK_KEYS, find_sections
+from ropewalk.rotary.config.sections import find_sections, model_type_of, text_key
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import DynamicNTK, NTKAware, Scaling, YaRN
@@ -60,14 +60,14 @@ def text_config(
     config: JsonObject, model: ModelSpec, length_key: str | None, pairing: str | None
 ) -> TextConfig:
     """Return the section of the text of a config that was read as `model`."""
-    own_type = config.get("model_type")
+    own_type = model_type_of(config)
     try:
         section, conventions = find_sections(config, own_type)["text"]
     except ValueError:  # a type that is read only because the pairing was passed
         section, conventions = config, None
     path = ""
     if section is not config:
-        path = STACK_KEYS["text"]
+        path = text_key(config)
         if own_type in MULTIMODAL_MODELS:
             path = MULTIMODAL_MODELS[own_type]["text"][0]
     return TextConfig(config, model, path, section, conventions, length_key or LENGTH, pairing)

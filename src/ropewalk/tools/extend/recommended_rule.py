@@ -50,6 +50,7 @@ class Followed:
 FOLLOWED: Mapping[str, Followed] = {
     **dict.fromkeys(("codegen", "gptj", "roformer", "phi-msft"), Followed((), _FIXED)),
     **dict.fromkeys(("esm", "esm_rotary", "SaProtConfig"), Followed((), _FIXED)),
+    **dict.fromkeys(("qwen", "grok-1"), Followed((), _FIXED)),
     "recurrent_gemma": Followed(("ntk",), _NO_RULE),
     "ernie4_5_vl_moe_text": Followed(("ntk",), _NO_RULE),
     "chatglm": Followed((), "its code reads only rope_ratio, a factor of theta"),
@@ -63,7 +64,9 @@ FOLLOWED: Mapping[str, Followed] = {
 }  # fmt: skip
 
 #: Model types whose code is next to the weights, and is not in transformers 5.23.
-OWN_CODE = frozenset({"Yi", "deepseek", "hunyuan"})
+OWN_CODE = frozenset(
+    "Yi deepseek deepseek_vl_v2 dots_ocr grok-1 hunyuan minicpmo minicpmv multi_modality qwen".split()
+)
 
 
 def check_method(method: str | None) -> str | None:

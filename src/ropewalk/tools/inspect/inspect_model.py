@@ -39,7 +39,7 @@ from ropewalk.rotary.config.rope_fields import (
     RULES_BY_ROPE_TYPE,
     UNUSED_BY_YARN,
 )
-from ropewalk.rotary.config.sections import RawSections, find_sections
+from ropewalk.rotary.config.sections import RawSections, find_sections, model_type_of
 from ropewalk.rotary.config.unknown_keys import OtherPositionsWarning
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
@@ -85,7 +85,7 @@ def inspect(config: str | PathLike[str] | JsonObject, *, pairing: str | None = N
     reading = read_with_repairs(source.config, pairing)
     sections: RawSections = {}
     with suppress(ValueError):  # a type that is read only because of `pairing`
-        sections = find_sections(reading.config, reading.config.get("model_type"))
+        sections = find_sections(reading.config, model_type_of(reading.config))
     longest, key = _max_length(reading.config, sections)
     kinds = layer_kinds(reading.model, longest)
     cautions = find_cautions(kinds, sections, longest, reading.assumptions)
