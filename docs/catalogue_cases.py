@@ -53,6 +53,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
 LLAMA3 |= {"high_freq_factor": 4.0, ORIGINAL: 8192}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, ORIGINAL: 4096}
 ALPHA = {"rope_type": "dynamic", "alpha": 4.0, "factor": 1.0}
+QWEN = {"rope_type": "dynamic", "use_dynamic_ntk": True, "seq_length": 8192}
 MIXED = {"rope_type": "ntk", "factor": 8.0, "mixed_b": 0.625}
 LONGROPE = {"rope_type": "longrope", "factor": 32.0, ORIGINAL: 4096}
 LONGROPE |= {"short_factor": [1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]}
@@ -108,6 +109,12 @@ _BY_NAME: dict[str, tuple[Any, ...]] = {
     "dynamic-long": (
         "dynamic NTK at 8 times the original length",
         {"scaling": DYNAMIC},
+        [0, 1, 4096, 32_767],
+        32_768,
+    ),
+    "qwen-ntk": (
+        "Qwen-1's dynamic NTK, whose s is 7 from 2 to 4 times the original length",
+        {"scaling": QWEN},
         [0, 1, 4096, 32_767],
         32_768,
     ),

@@ -132,7 +132,9 @@ def _example(conventions: RopeConventions) -> RotarySpec:
         fields["partial_rotary_factor"] = 0.5
         pairs //= 2
     if conventions.axis_order is not None:
-        fields["mrope_section"] = [pairs // 3, pairs // 3, pairs - 2 * (pairs // 3)]
+        count = conventions.axis_counts[-1]
+        each = pairs // count
+        fields["mrope_section"] = [*[each] * (count - 1), pairs - (count - 1) * each]
     return read_rope(sizes, conventions, fields)
 
 

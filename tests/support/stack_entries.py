@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk import tools
-from ropewalk.rotary.config.sections import STACK_KEYS
+from ropewalk.rotary.config.sections import STACK_KEYS, text_key
 from ropewalk.tools.catalogue import CatalogueEntry
 
 ENTRIES = {entry.model_type: entry for entry in tools.catalogue()}
@@ -20,4 +20,5 @@ def entry_of_stack(config: Mapping[str, Any], model_type: str, stack: str) -> Ca
     section = None if own is None else own.sections[stack]
     if section is not None and section.model_type is not None:
         return ENTRIES[section.model_type]
-    return ENTRIES[config[STACK_KEYS[stack]]["model_type"]]
+    key = text_key(config) if stack == "text" else STACK_KEYS[stack]
+    return ENTRIES[config[key]["model_type"]]

@@ -14,6 +14,7 @@ from stack_entries import ENTRIES, entry_of_stack
 from ropewalk import ModelSpec, tools
 from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import CLASS_DEFAULT
+from ropewalk.rotary.config.sections import model_type_of
 from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.tools.catalogue.entries import rotary_part
 
@@ -35,12 +36,14 @@ def test_every_section_has_an_entry_with_a_rope():
 def layers_with_entries(name):
     """Yield each layer of a published config, with the entry of its stack."""
     config = PUBLISHED[name]
-    model_type = config["model_type"]
+    model_type = model_type_of(config)
     for stack, layers in ModelSpec.from_config(config).stacks.items():
         entry = entry_of_stack(config, model_type, stack)
         # The first revision of DeepSeek-V2 has the type of earlier models.
         if model_type == "deepseek" and "qk_rope_head_dim" in config:
             entry = ENTRIES["deepseek_v2"]
+        if config.get("use_mla") is False:  # DeepSeek-VL2 without latent attention
+            entry = ENTRIES["llama"]
         for layer in layers:
             yield layer, entry.rope
 

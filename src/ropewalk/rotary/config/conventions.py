@@ -12,6 +12,9 @@ PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # a few configs have the
 #: code of its model type reads: "half" or "interleaved".
 CONVERTED_PAIRING_KEY = "rope_pairing"
 
+#: The key that switches Qwen-1's rule on, `QwenNTK`. Its length is `seq_length`.
+DOUBLING_KEY = "use_dynamic_ntk"
+
 USUAL_THETA: Mapping[str, Any] = {"rope_theta": DEFAULT_THETA}
 NONE: Mapping[Any, Any] = {}  # nobody writes to it
 
@@ -70,8 +73,6 @@ class RopeConventions(NamedTuple):
     1 and 0, as in DeepSeek's own code.
     rope_names: fields and types of the rope with another name, and the usual name of each.
     only_values: keys that have one of these values, if any: the code was read with no other.
-    doubling_length_key: the key of the original length of `QwenNTK`, which `use_dynamic_ntk`
-        switches on.
     log_temperature: the temperature of queries that grows with the logarithm of their position.
 
     Which layer has which type:
@@ -127,7 +128,6 @@ class RopeConventions(NamedTuple):
     yarn_ratio: bool = False
     rope_names: Mapping[str, str] = NONE
     only_values: Mapping[str, tuple[Any, ...]] = NONE
-    doubling_length_key: str | None = None
     log_temperature: LogTemperature | None = None
 
     full_attention_interval_key: str | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 from ropewalk.rotary.config.conventions import (
     DEFAULT_THETA,
+    DOUBLING_KEY,
     FULL,
     SLIDING,
     IndexerConventions,
@@ -214,8 +215,8 @@ _add(
     "qwen",
     PARTIAL,
     code="alibaba/MNN: transformers/llm/export/llm_models/Qwen-1_8B/modeling_qwen.py",
-    defaults={"use_dynamic_ntk": True, "use_logn_attn": True},
-    doubling_length_key="seq_length",
+    defaults={DOUBLING_KEY: True, "use_logn_attn": True},
+    extra_fields=frozenset({DOUBLING_KEY, "seq_length"}),
     log_temperature=LogTemperature("seq_length", first=1, switch="use_logn_attn"),
 )
 HALF_HEAD = PARTIAL._replace(rope_defaults={"partial_rotary_factor": 0.5})

@@ -21,6 +21,7 @@ from ropewalk.rotary.config.config_json import (
 )
 from ropewalk.rotary.config.conventions import (
     CONVERTED_PAIRING_KEY,
+    DOUBLING_KEY,
     PAIRING_KEYS,
     RopeConventions,
 )
@@ -41,7 +42,6 @@ from ropewalk.rotary.config.layer_types import (
 )
 from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.rotary.config.rope_fields import (
-    DOUBLING,
     ORIGINAL_LENGTH,
     ROPE_KEYS,
     boolean,
@@ -239,13 +239,14 @@ class LayerSources(NamedTuple):
         written, place = rope_dictionary(self.layer_config, self.conventions, self.layer_type)
         inside = {} if written is None else written
         has_type = any(inside.get(key) is not None for key in ("rope_type", "type"))
+        doubles = DOUBLING_KEY in self.conventions.extra_fields & self.section.keys()
         stated_pairing = first_present(self.section, (CONVERTED_PAIRING_KEY, *PAIRING_KEYS))
         return {
             "head_dim": self._head_dim(),
             "rotary_dim": self._rotary_dim(inside, place),
             "theta": self._theta(inside, place),
             "pairing": stated_pairing or MODEL_TYPE,
-            "scaling": place if has_type else self._doubling_key() or CLASS_DEFAULT,
+            "scaling": place if has_type else DOUBLING_KEY if doubles else CLASS_DEFAULT,
         }
 
     def _key(self, key: str) -> str:
@@ -261,12 +262,6 @@ class LayerSources(NamedTuple):
             if named == field and self.layer_config.get(key) is not None:
                 return self._key(key)
         return None
-
-    def _doubling_key(self) -> str | None:
-        """Return the key that switches Qwen-1's rule on, or None."""
-        (key,) = DOUBLING
-        reads = self.conventions.doubling_length_key is not None
-        return key if reads and key in self.section else None
 
     def _theta(self, inside: JsonObject, place: str) -> str:
         if self.layer_config.get("layer_rope_theta") is not None:

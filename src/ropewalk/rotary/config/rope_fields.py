@@ -19,7 +19,7 @@ from ropewalk.rotary.config.config_json import (
     positive_length,
     positive_theta,
 )
-from ropewalk.rotary.config.conventions import RopeConventions
+from ropewalk.rotary.config.conventions import DOUBLING_KEY, RopeConventions
 from ropewalk.rotary.scaling import Scaling
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 
@@ -61,7 +61,6 @@ OTHERS_FIELDS = {
     "attn_factor": ", by which vLLM and SGLang multiply the amplitude and which transformers "
     "ignores: write the product as attention_factor"
 }
-DOUBLING = {"use_dynamic_ntk": True}  # what switches Qwen-1's rule on
 
 
 def read_rope_fields(
@@ -92,6 +91,11 @@ def read_rope_fields(
         rope_fields.setdefault(name, value)
     rope_fields["rope_type"] = _rope_type(rope_fields)
     rope_fields.pop("type", None)
+    if DOUBLING_KEY in conventions.extra_fields and boolean(layer_config, DOUBLING_KEY):
+        if rope_fields["rope_type"] != "default":
+            raise ValueError(f"{DOUBLING_KEY} must be false if rope_type is not default, got true")
+        rope_fields |= {"rope_type": "dynamic", DOUBLING_KEY: True}
+        rope_fields["seq_length"] = layer_config.get("seq_length")
     for name, value in conventions.rope_defaults.items():
         # A missing theta of one layer type is not filled in: no published model has a default.
         if not (by_layer_type and name == "rope_theta"):
@@ -231,6 +235,9 @@ def read_scaling(
                 f"factor must be 1.0 if there is an alpha, got {shown(rope_fields['factor'])}"
             )
         return scaling.NTKAware(factor=positive_float("alpha", rope_fields.get("alpha")))
+    if rope_type == "dynamic" and DOUBLING_KEY in extra_fields & rope_fields.keys():
+        check_unknown_fields(rope_fields, extra_fields)
+        return scaling.QwenNTK(positive_length("seq_length", rope_fields.get("seq_length")))
     extra_fields.discard("alpha")
     if rope_type in DEFAULT_ROPE_TYPES and (
         rope_type != "axial" or conventions.head_layout == "axial"
@@ -241,7 +248,7 @@ def read_scaling(
                 f"got {shown(rope_fields['factor'])}"
             )
         check_unknown_fields(rope_fields, {"factor", ORIGINAL_LENGTH} | extra_fields)
-        return _doubling_rule(layer_config, conventions)
+        return None
     if rope_type not in RULES_BY_ROPE_TYPE:
         known = [*DEFAULT_ROPE_TYPES, *RULES_BY_ROPE_TYPE, *EARLIER_ROPE_TYPES]
         raise ValueError(
@@ -250,14 +257,6 @@ def read_scaling(
         )
     rule = _read_rule(layer_config, rope_fields, extra_fields)
     return _with_ratio(rule) if conventions.yarn_ratio and isinstance(rule, scaling.YaRN) else rule
-
-
-def _doubling_rule(layer_config: JsonObject, conventions: RopeConventions) -> Scaling | None:
-    """Return Qwen-1's rule, which keys of the config switch on, not fields of the rope."""
-    key = conventions.doubling_length_key
-    if key is None or not boolean(layer_config, "use_dynamic_ntk"):
-        return None
-    return scaling.QwenNTK(positive_length(key, layer_config.get(key)))
 
 
 def boolean(layer_config: JsonObject, key: str) -> bool:
@@ -377,7 +376,7 @@ def write_scaling(rule: Scaling | None) -> dict[str, Any]:
     if isinstance(rule, scaling.NTKAware):
         return {"rope_type": "dynamic", "alpha": rule.factor, "factor": 1.0}
     if isinstance(rule, scaling.QwenNTK):  # in config.json these are next to the rope
-        return {"rope_type": "dynamic", **DOUBLING, "seq_length": rule.original_length}
+        return {"rope_type": "dynamic", DOUBLING_KEY: True, "seq_length": rule.original_length}
     (rope_type,) = (name for name, made in RULES_BY_ROPE_TYPE.items() if type(rule) is made)
     rope_fields: dict[str, Any] = {"rope_type": rope_type}
     for field in dataclasses.fields(rule):  # type: ignore[arg-type]

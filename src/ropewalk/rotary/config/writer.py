@@ -8,13 +8,14 @@ from typing import Any
 from ropewalk.checks import shown
 from ropewalk.rotary.config.conventions import (
     CONVERTED_PAIRING_KEY,
+    DOUBLING_KEY,
     LogTemperature,
     RopeConventions,
 )
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import read_config
-from ropewalk.rotary.config.rope_fields import DOUBLING, ORIGINAL_LENGTH, write_scaling
+from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH, write_scaling
 from ropewalk.rotary.config.sections import without_latent_attention
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE, QwenNTK
@@ -121,9 +122,7 @@ def _write_section(layers: Layers, conventions: RopeConventions, form: str) -> d
     return section | _next_to_rope_fields(ropes, conventions) | _indexers(layers, conventions)
 
 
-def _log_temperature(
-    temperature: QueryTemperature | None, keys: LogTemperature
-) -> dict[str, Any]:
+def _log_temperature(temperature: QueryTemperature | None, keys: LogTemperature) -> dict[str, Any]:
     section: dict[str, Any] = {} if keys.switch is None else {keys.switch: temperature is not None}
     if temperature is not None:
         section[keys.length_key] = temperature.length
@@ -155,11 +154,10 @@ def _next_to_rope_fields(
             section[keys["head_dim"]] = rope.head_dim
         if isinstance(rope.scaling, DynamicNTK):
             section["max_position_embeddings"] = rope.scaling.original_length
-        if conventions.doubling_length_key is not None:
-            doubles = isinstance(rope.scaling, QwenNTK)
-            section |= {key: doubles for key in DOUBLING}
-            if isinstance(rope.scaling, QwenNTK):
-                section[conventions.doubling_length_key] = rope.scaling.original_length
+        if DOUBLING_KEY in conventions.extra_fields:
+            section[DOUBLING_KEY] = isinstance(rope.scaling, QwenNTK)
+        if isinstance(rope.scaling, QwenNTK):
+            section["seq_length"] = rope.scaling.original_length
         if isinstance(rope.scaling, LongRoPE):
             section[ORIGINAL_LENGTH] = rope.scaling.original_length
     return section
@@ -215,7 +213,7 @@ def _rope_fields(
     rope: RotarySpec, temperature: QueryTemperature | None, conventions: RopeConventions
 ) -> dict[str, Any]:
     """Return a layer's rope as one dictionary of today's form."""
-    next_to_it = conventions.doubling_length_key is not None and isinstance(rope.scaling, QwenNTK)
+    next_to_it = isinstance(rope.scaling, QwenNTK) and DOUBLING_KEY in conventions.extra_fields
     rope_fields = {"rope_theta": rope.theta, **write_scaling(None if next_to_it else rope.scaling)}
     if isinstance(rope.scaling, DynamicNTK):
         del rope_fields[ORIGINAL_LENGTH]  # it is max_position_embeddings there

@@ -15,7 +15,7 @@ from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.catalogue import RotaryPart
 
 #: Hunyuan's field of the NTK-aware rule, which no rule has under its own name.
-WITH_ALPHA = RopeConventions(extra_fields=frozenset({"alpha"}))
+WITH_ALPHA = RopeConventions(extra_fields=frozenset({"alpha", "use_dynamic_ntk", "seq_length"}))
 
 
 def rotary_spec(spec: Mapping[str, Any]) -> RotarySpec:

@@ -65,7 +65,10 @@ FOLLOWED: Mapping[str, Followed] = {
 
 #: Model types whose code is next to the weights, and is not in transformers 5.23.
 OWN_CODE = frozenset(
-    "Yi deepseek deepseek_vl_v2 dots_ocr grok-1 hunyuan minicpmo minicpmv multi_modality qwen".split()
+    {
+        *("Yi", "deepseek", "deepseek_vl_v2", "dots_ocr", "grok-1", "hunyuan", "minicpmo"),
+        *("minicpmv", "multi_modality", "qwen"),
+    }
 )
 
 
