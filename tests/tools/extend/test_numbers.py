@@ -171,7 +171,7 @@ def test_an_extension_is_plain_data():
 
 
 def test_an_unknown_type_is_read_by_its_pairing():
-    config = changed("llama-2-7b", {"model_type": "new", "rope_theta": 1e4})
+    config = changed("llama-2-7b", {"model_type": "mine", "rope_theta": 1e4})
     found = rw.tools.extend(config, 16_384, pairing="half")
     assert any("not known which rules its code follows" in note for note in found.notes)
     assert found.method == "yarn"

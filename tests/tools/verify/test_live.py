@@ -17,11 +17,12 @@ pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
 from other_pairing import rotating
 from ports import SPEC, Block, Port, spec_of
 from ropes_of_others import half
-from tiny_models import AXES, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
+from tiny_models import AXES, FEW, GEMMA, GPTJ, LATENT, TYPES, YARN, any_tiny_model, tiny_model
 from torch import nn
 
 from ropewalk import LayerSpec, ModelSpec, QueryTemperature, RotarySpec
 from ropewalk.tools.live_model import preserved
+from ropewalk.tools.patch.patch import patch
 from ropewalk.tools.verify.verify import verify
 from ropewalk.tools.verify.verify_model import verify_model
 from ropewalk.tools.verify.verify_report import Report
@@ -220,6 +221,16 @@ def test_axes_of_positions():
     assert {check.name for check in report.with_verdict("fault")} >= {"axis 0", "axis 1"}
     wanted = tiny_model("qwen2_vl_text", rope_parameters={**AXES, **YARN, "rope_theta": 1e4})
     assert "rule-ignored" in verify_model(model, wanted.config).faults
+
+
+def test_a_port_whose_halves_of_pairs_follow_different_axes():
+    """transformers' HunYuan-VL; the model's own code rotates as its config says."""
+    rope = {"rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "mrope_section": [2, 2, 2, 2]}
+    text = {**FEW, "head_dim": 16, "rope_parameters": {**rope, "rope_theta": 1e4}}
+    model = tiny_model("hunyuan_vl", text_config=text, vision_config=FEW)
+    assert verify_model(model).faults == ("not-a-rotation",)
+    with pytest.raises(ValueError, match="its tables are those of no rope in the config"):
+        patch(model)
 
 
 def test_rotary_dim_that_the_code_does_not_read():

@@ -41,7 +41,7 @@ from ropewalk.rotary.config.rope_fields import (
 )
 from ropewalk.rotary.config.sections import RawSections, find_sections, model_type_of
 from ropewalk.rotary.config.unknown_keys import OtherPositionsWarning
-from ropewalk.rotary.layer_spec import LayerSpec
+from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.inspect.cautions import as_mapping, find_cautions
@@ -127,11 +127,16 @@ def layer_kinds(model: ModelSpec, longest: int | None) -> tuple[LayerKind, ...]:
                 layer_types=tuple(name for name in types if name is not None),
                 rope=_facts(layer.rope, layer, length),
                 softmax_factor=layer.softmax_factor,
-                query_temperature=None if temperature is None else asdict(temperature),
+                query_temperature=None if temperature is None else _temperature(temperature),
                 indexer=_facts(layer.indexer, layer, length),
             )
             kinds.append(kind)
     return tuple(kinds)
+
+
+def _temperature(temperature: QueryTemperature) -> dict[str, float]:
+    """Return its fields; `steps` only if it has none."""
+    return {name: value for name, value in asdict(temperature).items() if value is not True}
 
 
 def _facts(rope: RotarySpec | None, layer: LayerSpec, longest: int | None) -> RopeFacts | None:

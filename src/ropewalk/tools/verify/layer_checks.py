@@ -265,6 +265,16 @@ class AxisRun(Run):
             says = "the pairs that follow this axis are as specified"
             yield "q", [right(name, says, error=off)]
             return
+        squares = applied.matrices.mT @ applied.matrices
+        size = squares.diagonal(dim1=-2, dim2=-1).mean()
+        drift = (squares / size - torch.eye(rope.head_dim)).abs().max().item()
+        if drift > ALONG_AXIS:
+            says = (
+                f"along this axis alone it is no rotation: MᵀM is off by {drift:.2g}, as if "
+                f"the halves of a pair followed different axes"
+            )
+            yield "q", [fault(name, "not-a-rotation", says, error=off)]
+            return
         says = f"other pairs follow this axis than specified; matrices are off by {off:.3g}"
         yield "q", [fault(name, "frequencies", says, error=off)]
 
