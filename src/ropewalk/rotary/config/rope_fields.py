@@ -117,7 +117,7 @@ def read_rope_fields(
 
 def _with_usual_names(written: JsonObject, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields that are not null, with the usual name of those that have another."""
-    rope_fields = {}
+    rope_fields: dict[str, Any] = {}
     for name, value in written.items():
         usual = names.get(name, name)
         if value is None:
