@@ -57,7 +57,7 @@ def make_entry(model_type: str, file: str | None, vectors: Vectors) -> Catalogue
     entry = CatalogueEntry(model_type, "rope", family, source)
     if model_type in UNSUPPORTED:
         return dataclasses.replace(entry, kind="not described", reason=UNSUPPORTED[model_type])
-    if model_type in WITHOUT_ROPE:
+    if model_type in WITHOUT_ROPE and conventions is None:
         return dataclasses.replace(entry, kind="no rope", reason=WITHOUT_ROPE[model_type])
     return dataclasses.replace(
         entry,
@@ -110,7 +110,7 @@ def _rope(conventions: RopeConventions, vectors: Vectors) -> RopeOfType:
         nope_layer_types=tuple(sorted(conventions.nope_layer_types)),
         nope_key=_nope_key(conventions),
         rope_switches={
-            key: Switch(value, conventions.defaults.get(key))
+            _placed(key, conventions): Switch(value, conventions.defaults.get(key))
             for key, value in conventions.rope_switches.items()
         },
         required_keys=conventions.required_keys,
@@ -142,7 +142,9 @@ def _rotary_part_keys(conventions: RopeConventions) -> tuple[str, ...]:
     """Return the keys of config.json that say how many dimensions rotate."""
     if conventions.head_layout in ("latent", "trailing"):
         return ("qk_rope_head_dim",)
-    keys = ("partial_rotary_factor",) if conventions.partial_rotary else ()
+    part = "partial_rotary_factor"
+    keys = (*(key for key, usual in conventions.aliases.items() if usual == part), part)
+    keys = keys if conventions.partial_rotary else ()
     return keys if conventions.rotary_dim_key is None else (*keys, conventions.rotary_dim_key)
 
 
@@ -150,12 +152,15 @@ def _theta_key(conventions: RopeConventions) -> str:
     """Return the key of config.json that has theta, next to or in the rope's own fields."""
     if conventions.rope_ratio_key is not None:
         return conventions.rope_ratio_key
-    if conventions.rope_theta_section is not None:
-        return f"{conventions.rope_theta_section}.rope_theta"
     if conventions.rope_parameters_by_layer_type:
         return "rope_parameters.LAYER_TYPE.rope_theta"
     renamed = [key for key, name in conventions.aliases.items() if name == "rope_theta"]
-    return renamed[0] if renamed else "rope_theta"
+    return renamed[0] if renamed else _placed("rope_theta", conventions)
+
+
+def _placed(key: str, conventions: RopeConventions) -> str:
+    """Return the path of a key that may be in a dictionary of its own."""
+    return key if conventions.rope_section is None else f"{conventions.rope_section}.{key}"
 
 
 def _nope_key(conventions: RopeConventions) -> str | None:

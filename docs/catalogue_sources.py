@@ -32,8 +32,9 @@ def modeling_files(model_types: Iterable[str]) -> dict[str, str]:
         # Some sections have a type of ropewalk's alone; their owner has the code.
         names = (model_type, owners.get(model_type, ""))
         folder = next((f for name in names if (f := _folder(name, stated))), None)
-        if folder is not None:
-            found[model_type] = _modeling_file(folder, model_type)
+        file = None if folder is None else _modeling_file(folder, model_type)
+        if file is not None:
+            found[model_type] = file
     return found
 
 
@@ -53,9 +54,12 @@ def _stated_types() -> dict[str, str]:
     return found
 
 
-def _modeling_file(folder: str, model_type: str) -> str:
-    """Return the folder's modeling file; one of the model type's own name comes first."""
+def _modeling_file(folder: str, model_type: str) -> str | None:
+    """Return the folder's modeling file; one of the model type's own name comes first.
+
+    None if it has none, since another model's code runs (InternLM3).
+    """
     written = sorted(path.name for path in (MODELS / folder).glob("modeling_*.py"))
     wanted = (f"modeling_{model_type.replace('-', '_')}.py", f"modeling_{folder}.py")
-    name = next((name for name in wanted if name in written), written[0])
-    return f"models/{folder}/{name}"
+    name = next((name for name in [*wanted, *written] if name in written), None)
+    return None if name is None else f"models/{folder}/{name}"

@@ -23,6 +23,8 @@ REFUSED = {
     "alfred-40b-1023": "model_type must be given",
     # Saved by its own script; transformers ignores `attn_factor` and uses another amplitude.
     "dseek-draft-test": "rope_type 'yarn' has no field 'attn_factor'",
+    "baichuan2-13b-chat": "ALiBi adds distances to its scores, except with hidden_size 4096",
+    "nomic-embed-vision-v1.5": "use_rotary_pos_emb must be null or absent",
     "minicpm3-4b": "model_type must be given",
     # A custom model with qwen2's name; qwen2's code would ignore the sections.
     "slimm-qwen2-0.5b": "use_mrope must be false or absent",

@@ -36,7 +36,7 @@ def test_what_is_read_has_the_files_layers_and_names_its_keys():
     wrong = []
     for name in READ:
         text = PUBLISHED[name].get(text_key(PUBLISHED[name]), PUBLISHED[name])
-        keys = ("num_hidden_layers", "n_layer", "num_layers")
+        keys = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
         count = next((text[key] for key in keys if key in text), None)
         layers = published_spec(name).layers
         if len(layers) != count or all(layer.rope is None for layer in layers):

@@ -7,13 +7,16 @@ from ropewalk.rotary.spec import Pairing
 
 DEFAULT_THETA = 10_000.0
 FULL, SLIDING = "full_attention", "sliding_attention"
-PAIRING_KEYS = ("rope_interleave", "rope_interleaved")  # a few configs have them
+PAIRING_KEYS = ("rope_interleave", "rope_interleaved", "rotary_emb_interleaved")
 #: The key that `ropewalk convert` writes if a checkpoint's weights have another pairing than the
 #: code of its model type reads: "half" or "interleaved".
 CONVERTED_PAIRING_KEY = "rope_pairing"
 
 #: The key that switches Qwen-1's rule on, `QwenNTK`. Its length is `seq_length`.
 DOUBLING_KEY = "use_dynamic_ntk"
+
+#: Why xPos is refused.
+XPOS = "xPos multiplies queries and keys by powers of their positions, which no rotation does"
 
 USUAL_THETA: Mapping[str, Any] = {"rope_theta": DEFAULT_THETA}
 NONE: Mapping[Any, Any] = {}  # nobody writes to it
@@ -44,6 +47,18 @@ class LogTemperature(NamedTuple):
     switch: str | None = None
 
 
+class RuleChoice(NamedTuple):
+    """Where the rule's dictionary is, if a key of the config chooses one of several (MPT).
+
+    key: the key that chooses; the first of `places` is its default. places: its values, and the
+    key of each's dictionary. plain: what these dictionaries call a rope without a rule.
+    """
+
+    key: str
+    places: Mapping[str, str]
+    plain: frozenset[str]
+
+
 class RopeConventions(NamedTuple):
     """How to read the layers of one stack, and the defaults of their code.
 
@@ -55,7 +70,7 @@ class RopeConventions(NamedTuple):
     rounds_head_dim: whether a width that is no multiple of the heads is divided and rounded down.
     axis_order: the order of axes, if positions have several.
     axis_counts: how many axes `mrope_section` may have.
-    pairing_key: a key that the model's code reads: false means `half` pairs (DeepSeek-V3's).
+    pairing_key: a key that the model's code reads: true means `interleaved`, false `half` pairs.
     latent_key: a key that the model's code reads: false means full heads in `half` pairs, without
         latent attention (small models of DeepSeek-VL2).
 
@@ -65,7 +80,8 @@ class RopeConventions(NamedTuple):
     required_keys: keys that config.json must have, because the default of the code is not a plain
         rope.
     aliases: keys with another name, and the usual name of each.
-    rope_theta_section: the key of a dictionary that has the model's `rope_theta`.
+    rope_section: the key of a dictionary that has the keys about the rope.
+    rule_choice: the key that chooses the dictionary of the rule.
     rope_ratio_key: a key that multiplies the usual theta.
     extra_fields: more fields of the rope that are read elsewhere, or have no effect.
     yarn_fields: fields that the model's code sets itself if the rule is YaRN.
@@ -95,6 +111,8 @@ class RopeConventions(NamedTuple):
     one_theta: whether `layer_rope_theta` only selects layers, which all rotate by `rope_theta`.
     rope_parameters_by_layer_type: whether `rope_parameters` is required, by types of layers.
     rope_parameters_names: the names of types of layers in `rope_parameters`.
+    written_keys: the path in this file of keys with another name or place. Not a fact of the type:
+    the reader fills it in.
 
     The indexer that chooses the keys of sparse attention:
     indexer: how it rotates. None: there is none, or it has no rope.
@@ -121,7 +139,8 @@ class RopeConventions(NamedTuple):
     rope_defaults: Mapping[str, Any] = USUAL_THETA
     required_keys: tuple[str, ...] = ()
     aliases: Mapping[str, str] = NONE
-    rope_theta_section: str | None = None
+    rope_section: str | None = None
+    rule_choice: RuleChoice | None = None
     rope_ratio_key: str | None = None
     extra_fields: frozenset[str] = frozenset()
     yarn_fields: Mapping[str, Any] = NONE
@@ -147,6 +166,7 @@ class RopeConventions(NamedTuple):
     one_theta: bool = False
     rope_parameters_by_layer_type: bool = False
     rope_parameters_names: Mapping[str, str] = NONE
+    written_keys: Mapping[str, str] = NONE
 
     indexer: IndexerConventions | None = None
     indexer_layer_types: frozenset[str] | None = None

@@ -33,6 +33,9 @@ SWITCH_VALUES: dict[str, tuple[Any, ...]] = {
     "use_mem_rope": (True, False),
     "position_embedding_type": ("rotary", "rope", "nope", "absolute", "relative_key"),
     "position_embeddings_type": ("rotary", "relative", "relative_key"),
+    "rope": (True, False),
+    "nope": (True, False),
+    "hidden_size": (4096,),  # Baichuan's
 }
 
 

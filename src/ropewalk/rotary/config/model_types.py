@@ -16,6 +16,7 @@ from ropewalk.rotary.config.conventions import (
     IndexerConventions,
     LogTemperature,
     RopeConventions,
+    RuleChoice,
 )
 
 #: The conventions of every known `model_type` of a config.json or of one of its sections.
@@ -72,7 +73,6 @@ _add(
     SaProtConfig t5_gemma_module timesfm2_5 unlimited_ocr_text vaultgemma voxtral_realtime_encoder
     """
 )
-_add("nomic_bert", theta=1e3)
 _add("jina_embeddings_v3", theta=2e4)
 _add("gpt_oss", theta=15e4, required_keys=NEEDS_ROPE)
 _add("gte", theta=16e4)
@@ -120,7 +120,7 @@ _add(
     code="deepseek-ai/Janus: janus/models/modeling_vlm.py",
     defaults=LLAMA_SIZES,
 )
-_add("dbrx", rope_theta_section="attn_config")
+_add("dbrx", rope_section="attn_config")
 _add("jetmoe", required_keys=("kv_channels",))
 _add("molmo2_text", scaled_layers_key="rope_scaling_layers")
 _add("granite_swa granitemoe_swa", required_keys=("layer_rope_theta",))
@@ -133,7 +133,38 @@ MISTRAL_FIELDS = frozenset({"llama_4_scaling_beta", "max_position_embeddings"})
 _add("ministral3", required_keys=NEEDS_ROPE, extra_fields=MISTRAL_FIELDS)
 _add("nanochat", reverse=True)
 
+_add("exaone", code="ml-explore/mlx-lm: mlx_lm/models/exaone.py")
+_add("internlm3", code="ml-explore/mlx-lm: mlx_lm/models/internlm3.py")
+_add("mimo", code="ml-explore/mlx-lm: mlx_lm/models/mimo.py")
+
 # Layers without rope, or models that may have none.
+_add(
+    "baichuan",  # the models of 13 billion parameters have ALiBi
+    rope_switches={"hidden_size": 4096},
+    code="vllm-project/vllm: vllm/model_executor/models/baichuan.py",
+)
+_add(
+    "xlm-roberta",  # jina-embeddings-v3 before transformers had it
+    rotary_dim_key="rotary_emb_dim",
+    pairing_key="rotary_emb_interleaved",
+    rope_switches={"position_embedding_type": "rotary"},
+    defaults={"position_embedding_type": "absolute"},
+    code="vllm-project/vllm: vllm/model_executor/models/config.py",
+)
+_add(
+    "mpt",
+    rope_section="attn_config",
+    rule_choice=RuleChoice(
+        "rope_impl",
+        {"dail": "rope_dail_config", "hf": "rope_hf_config"},
+        frozenset({"original", "no_scaling"}),
+    ),
+    aliases={"max_seq_len": "max_position_embeddings"},
+    extra_fields=frozenset({"pos_idx_in_fp32", "xpos_scale_base"}),
+    rope_switches={"rope": True, "nope": False},
+    defaults={"rope": False, "nope": False, "alibi_bias_max": 8},
+    code="mosaicml/llm-foundry: llmfoundry/models/mpt/modeling_mpt.py",
+)
 _add("smollm3", theta=2e6, reads_no_rope_layers=True)
 NOPE_FULL = RopeConventions(nope_layer_types=frozenset({FULL}))
 _add("exaone4 exaone_moe flint", NOPE_FULL, required_keys=NEEDS_LAYER_TYPES)
@@ -247,6 +278,28 @@ _add(
     indexer=IndexerConventions("half"),
     indexer_layer_types=frozenset({"minimax_m3_sparse"}),
     defaults=INDEX_128,
+)
+_add(
+    "stablelm_epoch",
+    QUARTER,
+    aliases={"rope_pct": "partial_rotary_factor"},
+    defaults={"rotary_scaling_factor": 1.0},  # its code reads no such key
+    code="Zumwaltboi68/stable-code-3b: modeling_stablelm_epoch.py",
+)
+_add(
+    "nomic_bert",
+    PARTIAL,
+    1e3,
+    aliases={"rotary_emb_fraction": "partial_rotary_factor"},
+    pairing_key="rotary_emb_interleaved",
+    code="nomic-ai/contrastors: src/contrastors/layers/attention.py",
+)
+_add(
+    "bailing_moe",
+    PARTIAL,
+    None,
+    rotary_dim_key="rotary_dim",
+    code="sgl-project/sglang: python/sglang/srt/models/bailing_moe.py",
 )
 _add("phi-msft", rotary_dim_key="rotary_dim", required_keys=NEEDS_ROTARY_DIM)
 
@@ -588,8 +641,8 @@ HEAD_DIMS: dict[int, str] = {
     80: "timesfm2_5",
     128: """
     afmoe beam cohere2_moe cosmos3_edge_text cwm dia_decoder dia_encoder ernie4_5 flint glm glm4
-    helium higgs_audio_v2 hrm_text hy_v3 kolibri1 laguna lfm3 llama4_text mellum minimax_m2
-    minimax_m3_vl_text ministral3 molmo2_text muse_glimmer_assistant muse_glimmer_text
+    helium higgs_audio_v2 hrm_text hy_v3 internlm3 kolibri1 laguna lfm3 llama4_text mellum
+    minimax_m2 minimax_m3_vl_text ministral3 molmo2_text muse_glimmer_assistant muse_glimmer_text
     paddleocr_vl_text pe_audio_encoder pe_audio_video_encoder pe_video_encoder qwen2_5_omni_talker
     qwen3 qwen3_omni_moe_talker_code_predictor qwen3_vl_text seed_oss solar_open step3p5
     voxtral_text zaya

@@ -48,7 +48,12 @@ from ropewalk.rotary.config.rope_fields import (
     read_rope_fields,
     rope_dictionary,
 )
-from ropewalk.rotary.config.sections import find_sections, model_type_of, normalize_section
+from ropewalk.rotary.config.sections import (
+    find_sections,
+    model_type_of,
+    normalize_section,
+    without_rope,
+)
 from ropewalk.rotary.config.unknown_keys import warn_of_other_positions
 from ropewalk.rotary.config.unread_types import UNSUPPORTED
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
@@ -81,7 +86,7 @@ def read_config(
     config = load_config(source)
     model_type = model_type_of(config)
     known = {*CONVENTIONS, *MULTIMODAL_MODELS, *UNSUPPORTED}
-    if pairing is not None and model_type not in known:
+    if pairing is not None and (model_type not in known or without_rope(config, model_type)):
         warn_of_other_positions(config)
         conventions = RopeConventions(
             pairing=cast(Pairing, pairing), rope_defaults={}, partial_rotary=True
@@ -237,6 +242,7 @@ class LayerSources(NamedTuple):
         "hidden_size / num_attention_heads"), "model_type", "whole head", or `CLASS_DEFAULT`.
         """
         written, place = rope_dictionary(self.layer_config, self.conventions, self.layer_type)
+        place = self.conventions.written_keys.get(place, place)
         inside = {} if written is None else written
         has_type = any(inside.get(key) is not None for key in ("rope_type", "type"))
         doubles = DOUBLING_KEY in self.conventions.extra_fields & self.section.keys()
@@ -254,7 +260,8 @@ class LayerSources(NamedTuple):
         if key in self.own:
             return f"per_layer_config.{key}"
         of_type = self.conventions.keys_by_layer_type.get(self.layer_type or "", {}).get(key, key)
-        return of_type if of_type in self.section else CLASS_DEFAULT
+        written = self.conventions.written_keys.get(of_type, of_type)
+        return written if of_type in self.section else CLASS_DEFAULT
 
     def _outer_key(self, field: str) -> str | None:
         """Return the key next to the rope's dictionary that has this field, or None."""
@@ -269,9 +276,9 @@ class LayerSources(NamedTuple):
             return "layer_rope_theta" if by_list else "per_layer_config.rope_theta"
         if inside.get("rope_theta") is not None:
             return f"{place}.rope_theta"
-        for key in (self.conventions.rope_ratio_key, self.conventions.rope_theta_section):
-            if key is not None and key in self.section:
-                return key
+        ratio_key = self.conventions.rope_ratio_key
+        if ratio_key is not None and ratio_key in self.section:
+            return ratio_key
         return self._outer_key("rope_theta") or CLASS_DEFAULT
 
     def _rotary_dim(self, inside: JsonObject, place: str) -> str:

@@ -19,7 +19,7 @@ from ropewalk.rotary.config.config_json import (
     positive_length,
     positive_theta,
 )
-from ropewalk.rotary.config.conventions import DOUBLING_KEY, RopeConventions
+from ropewalk.rotary.config.conventions import DOUBLING_KEY, XPOS, RopeConventions
 from ropewalk.rotary.scaling import Scaling
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 
@@ -81,6 +81,7 @@ def read_rope_fields(
         value = layer_config.get(key)
         if value is None:
             continue
+        key = conventions.written_keys.get(key, key)
         (positive_theta if name == "rope_theta" else positive_float)(key, value)
         path = f"{place}.{name}" if written.get(name) is not None else name
         if not by_layer_type and rope_fields.get(name, value) != value:
@@ -253,7 +254,7 @@ def read_scaling(
         known = [*DEFAULT_ROPE_TYPES, *RULES_BY_ROPE_TYPE, *EARLIER_ROPE_TYPES]
         raise ValueError(
             f"rope_type must be one of {', '.join(known)}, got {shown(rope_type)}"
-            + did_you_mean(rope_type[:80], known)
+            + (f": {XPOS}" if rope_type == "xpos" else did_you_mean(rope_type[:80], known))
         )
     rule = _read_rule(layer_config, rope_fields, extra_fields)
     return _with_ratio(rule) if conventions.yarn_ratio and isinstance(rule, scaling.YaRN) else rule

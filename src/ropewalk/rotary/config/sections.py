@@ -22,8 +22,13 @@ from ropewalk.rotary.config.model_types import (
     WITH_CLASS_SIZES,
 )
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
+from ropewalk.rotary.config.section_keys import by_usual_names
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys
-from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
+from ropewalk.rotary.config.unread_types import (
+    POSITION_EMBEDDING_TYPES,
+    UNSUPPORTED,
+    WITHOUT_ROPE,
+)
 from ropewalk.rotary.pairing import check_pairing
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA; InternVL has the
@@ -62,8 +67,8 @@ def find_sections(config: JsonObject, model_type: str | None) -> RawSections:
             "pairing",
             PAIRINGS,
         )
-    if model_type in UNSUPPORTED or model_type in WITHOUT_ROPE:
-        raise _unsupported("model_type", model_type)
+    if model_type in UNSUPPORTED or without_rope(config, model_type):
+        raise _unsupported("model_type", model_type, config)
     if model_type in MULTIMODAL_MODELS:
         return _sections_of_multimodal(config, model_type)
     if model_type in CONVENTIONS:
@@ -101,13 +106,15 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
         if raw_section is None:
             continue
         section_type = raw_section.get("model_type")
-        if isinstance(section_type, str) and section_type in CONVENTIONS:
+        named = section_type if isinstance(section_type, str) else ""
+        none = without_rope(raw_section, named)
+        if named in CONVENTIONS and not none:
             _check_top_level_agrees(config, raw_section, key)
-            raw_sections[stack] = raw_section, _with_class_sizes(model_type, section_type)
+            raw_sections[stack] = raw_section, _with_class_sizes(model_type, named)
         elif stack == "text":
             unknown_key, unknown_type = f"{key}.model_type", section_type
-            if isinstance(section_type, str) and section_type in {**UNSUPPORTED, **WITHOUT_ROPE}:
-                unsupported = _unsupported(unknown_key, section_type)
+            if named in UNSUPPORTED or none:
+                unsupported = _unsupported(unknown_key, named, raw_section)
     if raw_sections and (unsupported is None or unknown_type in WITHOUT_ROPE):
         return raw_sections
     if unsupported is not None:
@@ -121,11 +128,28 @@ def _sections_by_own_type(config: JsonObject, model_type: str) -> RawSections:
     )
 
 
-def _unsupported(key: str, model_type: str) -> ValueError:
-    if model_type in WITHOUT_ROPE:
+def without_rope(section: JsonObject, model_type: str | None) -> str | None:
+    """Return what encodes positions in a model that has no rope, or None if it has one.
+
+    Some types have a rope only if their config says so: by the switches of their conventions.
+    """
+    if model_type not in WITHOUT_ROPE:
+        return None
+    conventions = CONVENTIONS.get(model_type)
+    if conventions is not None:
+        settings = {**conventions.defaults, **by_usual_names(section, conventions)[0]}
+        if all(settings.get(key) == value for key, value in conventions.rope_switches.items()):
+            return None
+    stated = section.get("position_embedding_type")
+    usual = WITHOUT_ROPE[model_type]
+    return POSITION_EMBEDDING_TYPES.get(stated, usual) if isinstance(stated, str) else usual
+
+
+def _unsupported(key: str, model_type: str, section: JsonObject) -> ValueError:
+    instead = without_rope(section, model_type)
+    if instead is not None:
         return ArgumentNeededError(
-            f"{key} must be of a model with a rope, got {model_type!r}, which has none: "
-            f"{WITHOUT_ROPE[model_type]}",
+            f"{key} must be of a model with a rope, got {model_type!r}, which has none: {instead}",
             f"; if its own code has one after all, {PASS_PAIRING}",
             "pairing",
             PAIRINGS,
@@ -191,11 +215,8 @@ def normalize_section(
     A section can change two conventions. It can set the pairing, if the family's code reads it or
     the weights were converted, and remove the family's own sizes of heads with a null.
     """
-    section = {
-        conventions.aliases.get(key, key): value
-        for key, value in raw_section.items()
-        if value is not None
-    }
+    section, written = by_usual_names(raw_section, conventions)
+    conventions = conventions._replace(written_keys=written)
     if conventions.latent_key is not None and section.get(conventions.latent_key) is False:
         conventions = without_latent_attention(conventions)
     conventions = _with_stated_pairing(section, conventions)
@@ -210,17 +231,13 @@ def normalize_section(
     check_unknown_keys(section, conventions)
     for key in ("max_position_embeddings", "original_max_position_embeddings"):
         if key in section:  # whether a rule reads it or not
-            positive_length(key, section[key])
+            positive_length(written.get(key, key), section[key])
     _check_required_keys(section, conventions)
-    ratio_key, theta_section = conventions.rope_ratio_key, conventions.rope_theta_section
+    ratio_key = conventions.rope_ratio_key
     if ratio_key is not None and ratio_key in section:
         if "rope_theta" in section:
             raise ValueError(f"rope_theta must be absent if there is a {ratio_key}, got both")
         section["rope_theta"] = DEFAULT_THETA * positive_int(section, ratio_key)
-    if theta_section is not None and isinstance(section.get(theta_section), Mapping):
-        theta = section[theta_section].get("rope_theta")
-        if theta is not None:
-            section.setdefault("rope_theta", theta)
     return section, conventions
 
 
@@ -240,7 +257,7 @@ def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> R
         if value is (conventions.pairing == "interleaved"):
             continue
         if key == conventions.pairing_key:
-            return conventions._replace(pairing="half")
+            return conventions._replace(pairing="interleaved" if value else "half")
         raise ValueError(
             f"{key} must be {str(not value).lower()} or absent for this model, which has pairing "
             f"{shown(conventions.pairing)}, got {str(value).lower()}"

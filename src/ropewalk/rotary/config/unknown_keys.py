@@ -11,13 +11,14 @@ from ropewalk.rotary.config.config_json import MAX_KEYS, JsonObject, named
 from ropewalk.rotary.config.conventions import (
     CONVERTED_PAIRING_KEY,
     PAIRING_KEYS,
+    XPOS,
     RopeConventions,
 )
 from ropewalk.rotary.config.rope_fields import ROPE_KEYS
 
 WORDS_ABOUT_ROPE = (
     "rope", "rotary", "alibi", "position_embedding_type", "position_embeddings_type", "dynamic_ntk",
-    "logn", "fope", "xpos",
+    "logn", "fope", "xpos", "block_overrides",
 )  # fmt: skip
 KEYS_OF_ALL = {
     *ROPE_KEYS,
@@ -43,6 +44,14 @@ HARMLESS_VALUES: dict[str, tuple[Any, ...]] = {
     "alibi": (False,),
     "position_embedding_type": ("rope", "rotary", "absolute"),
     "no_rope_layers": ([],),
+}
+# What keys do that no rope can say.
+REASONS = {
+    "rotary_emb_scale_base": XPOS,
+    "rotary_scaling_factor": "with it the model's code follows the dynamic rule; write that as "
+    "rope_parameters",
+    "use_rotary_pos_emb": "with it the model's code rotates the patches of an image, by a rope "
+    "that is not read",
 }
 # Keys that change the positions, not the rope, and what reads them.
 POSITION_KEYS = {
@@ -90,6 +99,8 @@ def check_unknown_keys(section: JsonObject, conventions: RopeConventions) -> Non
             or any(value == harmless for harmless in HARMLESS_VALUES.get(key, ()))
         ):
             continue
+        if key in REASONS:
+            raise ValueError(f"{key} must be null or absent, got {shown(value)}: {REASONS[key]}")
         harmless = [json.dumps(each) for each in HARMLESS_VALUES.get(key, ())]
         rule = f"{' or '.join(harmless)} or absent" if harmless else "a key that is known"
         guess = "" if harmless else did_you_mean(key, (name for name in known if name is not None))
@@ -109,6 +120,10 @@ def _known_keys(conventions: RopeConventions) -> set[str | None]:
         *conventions.aliases.values(),
         *conventions.rope_switches,
         *conventions.only_values,
+        *(conventions.rule_choice.places.values() if conventions.rule_choice else ()),
+        conventions.rule_choice.key if conventions.rule_choice else None,
+        conventions.rope_section,
+        conventions.pairing_key,
         conventions.rotary_dim_key,
         conventions.rope_ratio_key,
         conventions.scaled_layers_key,

@@ -11,7 +11,9 @@ UNSUPPORTED = {
     "esmfold2": "its axes have different thetas within one head",
 }
 
-# Types without rope, and what encodes positions instead.
+ALIBI = "ALiBi adds distances to its scores"
+# Types without rope, and what encodes positions instead. Those that have conventions too have none
+# unless their config says so.
 WITHOUT_ROPE = {
     **dict.fromkeys(
         """
@@ -26,7 +28,10 @@ WITHOUT_ROPE = {
         """.split(),  # noqa: SIM905
         "it adds positions to the embeddings",
     ),
-    **dict.fromkeys(("bloom", "mpt"), "ALiBi adds distances to its scores"),
+    "bloom": ALIBI,
+    "mpt": "without rope in its attn_config, ALiBi adds distances to its scores, or positions are "
+    "added to the embeddings",
+    "baichuan": f"{ALIBI}, except with hidden_size 4096",
     **dict.fromkeys(
         ("t5", "mt5", "umt5", "longt5", "switch_transformers", "udop", "pop2piano", "pix2struct"),
         "T5's biases are added to its scores by distance",
@@ -34,4 +39,10 @@ WITHOUT_ROPE = {
     **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "DeBERTa's scores depend on distances"),
     **dict.fromkeys(("xlnet", "transfo-xl"), "Transformer-XL's scores depend on distances"),
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv"), "it has no attention"),
+}
+
+# What encodes positions in a model without rope whose config states it.
+POSITION_EMBEDDING_TYPES = {
+    "alibi": ALIBI,
+    "rotary": "no public code of this type is known that rotates",
 }
