@@ -50,7 +50,9 @@ class Followed:
 FOLLOWED: Mapping[str, Followed] = {
     **dict.fromkeys(("codegen", "gptj", "roformer", "phi-msft"), Followed((), _FIXED)),
     **dict.fromkeys(("esm", "esm_rotary", "SaProtConfig"), Followed((), _FIXED)),
-    **dict.fromkeys(("qwen", "grok-1"), Followed((), _FIXED)),
+    **dict.fromkeys(("qwen", "grok-1", "baichuan", "stablelm_epoch"), Followed((), _FIXED)),
+    "xlm-roberta": Followed((), "the code that rotates reads only rotary_emb_base"),
+    "mpt": Followed((), "the code that rotates has its rule in attn_config.rope_hf_config"),
     "recurrent_gemma": Followed(("ntk",), _NO_RULE),
     "ernie4_5_vl_moe_text": Followed(("ntk",), _NO_RULE),
     "chatglm": Followed((), "its code reads only rope_ratio, a factor of theta"),
@@ -66,8 +68,9 @@ FOLLOWED: Mapping[str, Followed] = {
 #: Model types whose code is next to the weights, and is not in transformers 5.23.
 OWN_CODE = frozenset(
     {
-        *("Yi", "deepseek", "deepseek_vl_v2", "dots_ocr", "grok-1", "hunyuan", "minicpmo"),
-        *("minicpmv", "multi_modality", "qwen"),
+        *("Yi", "baichuan", "bailing_moe", "deepseek", "deepseek_vl_v2", "dots_ocr", "exaone"),
+        *("grok-1", "hunyuan", "mimo", "minicpmo", "minicpmv", "multi_modality", "qwen"),
+        "stablelm_epoch",
     }
 )
 
