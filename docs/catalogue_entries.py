@@ -17,10 +17,11 @@ from typing import Any
 
 from ropewalk.rotary.config.conventions import RopeConventions
 from ropewalk.rotary.config.head_layouts import read_indexer, read_rope
-from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS, WITH_CLASS_SIZES
+from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.reader import softmax_factor
 from ropewalk.rotary.config.rope_fields import JSON_NAMES, ORIGINAL_LENGTH, RULES_BY_ROPE_TYPE
 from ropewalk.rotary.config.sections import STACK_KEYS
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS, WITH_CLASS_SIZES
 from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import RotarySpec

@@ -12,7 +12,7 @@ from transformers.models.auto.configuration_auto import (
     model_type_to_module_name,
 )
 
-from ropewalk.rotary.config.model_types import MULTIMODAL_MODELS
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS
 
 VERSION_OF_TRANSFORMERS = transformers.__version__
 MODELS = Path(transformers.__file__).parent / "models"

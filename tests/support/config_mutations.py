@@ -16,7 +16,8 @@ from published import PUBLISHED
 
 from ropewalk import ModelSpec
 from ropewalk.rotary.config.config_json import MOST_THETA
-from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import CONVENTIONS
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS
 from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.spec import MAX_HEAD_DIM
 

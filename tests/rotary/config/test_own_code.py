@@ -11,7 +11,7 @@ import re
 
 import pytest
 import torch
-from published import PUBLISHED, changed, published_spec
+from published import GONE, PUBLISHED, changed, published_spec
 from refusals import check_refused
 
 from ropewalk import ModelSpec, RotaryEmbedding, RotarySpec, tools
@@ -46,6 +46,8 @@ CASES = [
     # vllm-project/vllm: vllm/model_executor/models/config.py, JinaRobertaModelConfig
     (JINA, {}, 64, 64, 1e4, "half", None),
     (JINA, {"rotary_emb_base": 20_000.0, "rotary_emb_dim": 32}, 64, 32, 2e4, "half", None),
+    # The hub's file of jina-embeddings-v3 has no model_type.
+    (JINA, {"model_type": GONE, "architectures": ["XLMRobertaModel"]}, 64, 64, 1e4, "half", None),
     # ml-explore/mlx-lm: mlx_lm/models/exaone.py, mimo.py, internlm3.py
     ("exaone-3.0-7.8b-instruct", {}, 128, 128, 5e5, "half", None),
     ("mimo-7b", {}, 128, 128, 640_000.0, "half", None),
@@ -58,6 +60,7 @@ CASES = [
     ("ling-lite-1.5", {}, 128, 128, 6e5, "half", None),
     ("ling-lite-1.5", {"rotary_dim": 32}, 128, 32, 6e5, "half", None),
     ("ling-mini-2.0", {}, 128, 64, 6e5, "half", None),
+    ("bailing-moe-v2-toy", {}, 128, 128, 1e4, "half", None),
 ]  # fmt: skip
 LENGTH, FACTOR, TRAINED = 200, 4.0, 64
 POSITIONS = (0, 1, 63, LENGTH - 1)

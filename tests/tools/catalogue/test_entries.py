@@ -12,9 +12,10 @@ from published import PUBLISHED, READ
 from stack_entries import ENTRIES, entry_of_stack
 
 from ropewalk import ModelSpec, tools
-from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.reader import CLASS_DEFAULT
 from ropewalk.rotary.config.sections import model_type_of
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS
 from ropewalk.rotary.config.unread_types import UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.tools.catalogue.entries import rotary_part
 

@@ -21,7 +21,8 @@ from published import PUBLISHED, changed
 from tiny_models import FAMILIES, any_tiny_model
 
 import ropewalk as rw
-from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import CONVENTIONS
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS
 from ropewalk.tools.extend.engine_fragments import ARCHITECTURES, ENGINES
 from ropewalk.tools.extend.recommended_rule import FOLLOWED, METHODS
 

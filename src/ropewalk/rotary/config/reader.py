@@ -40,7 +40,7 @@ from ropewalk.rotary.config.layer_types import (
     read_own_settings,
     scaled_layers,
 )
-from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.rope_fields import (
     ORIGINAL_LENGTH,
     ROPE_KEYS,
@@ -54,6 +54,7 @@ from ropewalk.rotary.config.sections import (
     normalize_section,
     without_rope,
 )
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS
 from ropewalk.rotary.config.unknown_keys import warn_of_other_positions
 from ropewalk.rotary.config.unread_types import UNSUPPORTED
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature

@@ -14,15 +14,15 @@ from ropewalk.rotary.config.conventions import (
     RopeConventions,
 )
 from ropewalk.rotary.config.layer_types import LAYER_TYPES_KEYS
-from ropewalk.rotary.config.model_types import (
+from ropewalk.rotary.config.model_types import CONVENTIONS
+from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
+from ropewalk.rotary.config.section_keys import by_usual_names
+from ropewalk.rotary.config.stacks import (
     BY_ARCHITECTURE,
     CLASS_SIZES,
-    CONVENTIONS,
     MULTIMODAL_MODELS,
     WITH_CLASS_SIZES,
 )
-from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
-from ropewalk.rotary.config.section_keys import by_usual_names
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys
 from ropewalk.rotary.config.unread_types import (
     POSITION_EMBEDDING_TYPES,

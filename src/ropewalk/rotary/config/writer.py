@@ -13,10 +13,11 @@ from ropewalk.rotary.config.conventions import (
     RopeConventions,
 )
 from ropewalk.rotary.config.head_layouts import HEAD_DIM_KEYS
-from ropewalk.rotary.config.model_types import CONVENTIONS, MULTIMODAL_MODELS
+from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH, write_scaling
 from ropewalk.rotary.config.sections import without_latent_attention
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE, QwenNTK
 from ropewalk.rotary.spec import RotarySpec

@@ -10,10 +10,10 @@ from typing import Any
 
 from ropewalk.rotary.config.config_json import JsonObject
 from ropewalk.rotary.config.conventions import SLIDING, RopeConventions
-from ropewalk.rotary.config.model_types import MULTIMODAL_MODELS
 from ropewalk.rotary.config.reader import softmax_factor
 from ropewalk.rotary.config.rope_fields import COMMON_FIELDS, ORIGINAL_LENGTH, ROPE_KEYS
 from ropewalk.rotary.config.sections import find_sections, model_type_of, text_key
+from ropewalk.rotary.config.stacks import MULTIMODAL_MODELS
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import DynamicNTK, NTKAware, Scaling, YaRN
