@@ -13,14 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk import RotaryEmbedding, RotarySpec, axes, scaling
+from ropewalk.tools.verify.frequency_mistakes import fit_theta, frequency_hypotheses, rounded
 from ropewalk.tools.verify.measured_rotation import POSITIONS, residuals, slopes
-from ropewalk.tools.verify.rotation_verdicts import (
-    check_rotation,
-    compare,
-    fit_theta,
-    frequency_hypotheses,
-    rounded,
-)
+from ropewalk.tools.verify.rotation_verdicts import check_rotation, compare
 
 AT = torch.tensor(POSITIONS)
 RULES = (

@@ -3,7 +3,10 @@
 verify             all checks of a function or module
 call_form          how it is called: its arguments, size of heads, order of axes
 measured_rotation  its matrices at chosen positions; which dimensions rotate together, how far
-rotation_verdicts  verdicts on that rotation, without and against a specification; common mistakes
+rotation_verdicts  verdicts on that rotation, without and against a specification
+key_verdicts       how keys rotate, compared with queries
+frequency_mistakes frequencies and angles that common mistakes make
+pair_mistakes      mistakes that mix pairs without rotating them
 call_checks        one token, fewer key heads than query heads, rows of positions, order of axes
 moved_keys         functions that move rotated keys to new positions
 function_checks    linear, batched, later, longer, gradient; far positions, bfloat16

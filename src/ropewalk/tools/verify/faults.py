@@ -28,10 +28,24 @@ FAULTS: dict[str, Fault] = {
         "half pairs (i, i + R/2) and interleaved pairs (2i, 2i + 1) were confused; use the other "
         "pairing, or keep yours and permute the rows of the q and k weights, not both",
     ),
+    "layouts-mixed": Fault(
+        "tables are laid out for other pairs than those that rotate",
+        "cos and sin repeat for neighbors (repeat_interleave) beside a rotate_half of halves, or "
+        "once after the other (cat) beside one of neighbors",
+    ),
+    "overwritten-half": Fault(
+        "a half of the vector is overwritten before it is used for the other",
+        "the rotation is in place, and writes its first result before it computes the second",
+    ),
     "half-precision-angles": Fault(
         "angles were rounded to bfloat16 or float16",
         "positions, frequencies or their product have the dtype of the model; compute angles in "
         "float32 and cast cos and sin afterwards",
+    ),
+    "rounded-tables": Fault(
+        "cos and sin were rounded to bfloat16 or float16",
+        "the tables have the dtype of the model, and rotate float32 vectors; keep them in float32, "
+        "and round the rotated vectors",
     ),
     "table-too-short": Fault(
         "positions beyond the end of the table are wrong or refused",
@@ -68,8 +82,9 @@ FAULTS: dict[str, Fault] = {
         "the index or the divisor is wrong, as in i/R, or in 2i/D if only R of D dimensions rotate",
     ),
     "wrong-sign": Fault(
-        "pairs rotate backwards",
-        "the sign of the sine is flipped, or the tables are those of the inverse rotation",
+        "pairs rotate backwards, or are not rotated because one sign is wrong",
+        "the sign of the sine is flipped, rotate_half lacks its minus sign, or the tables are "
+        "those of the inverse rotation",
     ),
     "values-rotated": Fault(
         "values rotate too",
@@ -99,6 +114,14 @@ FAULTS: dict[str, Fault] = {
     "rule-applied-twice": Fault(
         "the scaling rule is applied twice",
         "frequencies that were scaled already are scaled again, or positions are scaled too",
+    ),
+    "rotated-twice": Fault(
+        "vectors are rotated twice",
+        "vectors that are rotated already, such as keys from a cache, are rotated again",
+    ),
+    "keys-shifted": Fault(
+        "keys are rotated at other positions than queries",
+        "positions of one of the two start elsewhere, or a constant angle is added",
     ),
     "input-mutated": Fault(
         "the input was changed",

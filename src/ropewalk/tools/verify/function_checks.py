@@ -14,10 +14,11 @@ from torch import Tensor
 from ropewalk.checks import shown
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.call_form import Target, TargetError
+from ropewalk.tools.verify.frequency_mistakes import half_precision_angles
 from ropewalk.tools.verify.measured_rotation import MOST_NUMBERS, Structure, at_far, wrapped
 from ropewalk.tools.verify.rotation_verdicts import (
+    MOST_FLOAT16,
     angle_errors,
-    half_precision_angles,
     signs,
     speeds,
 )
@@ -289,6 +290,9 @@ def check_far(
     off, limit = angle_errors(reached, structure, spec, length)
     worst = off[-1].max().item()
     vanished = reached.amplitudes[1:] < 0.5 * reached.amplitudes[:1]
+    if end > MOST_FLOAT16 and not torch.isfinite(reached.blocks).all():
+        says = f"results are not finite numbers: those of float16 end at {MOST_FLOAT16:,}"
+        return fault(name, "half-precision-angles", says)
     if not torch.isfinite(off).all() or vanished.any():
         says = "results are zero or not finite"
         return remark(name, says + promises) if beyond else fault(name, "table-too-short", says)

@@ -18,13 +18,15 @@ from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.applied_rotation import Applied, applied_matrices, leftovers
 from ropewalk.tools.verify.capture_attention import Attended
-from ropewalk.tools.verify.measured_rotation import Structure
+from ropewalk.tools.verify.frequency_mistakes import half_precision_angles, other_ropes
+from ropewalk.tools.verify.key_verdicts import same_for_keys
+from ropewalk.tools.verify.measured_rotation import NEAR, Structure, pairs_of, wrapped
 from ropewalk.tools.verify.rotation_verdicts import (
-    NEAR,
     angle_errors,
     check_rotation,
     compare,
-    other_ropes,
+    signs,
+    speeds,
 )
 from ropewalk.tools.verify.verify_report import Check, Place, fault, not_tested, remark, right
 
@@ -159,13 +161,14 @@ class LengthRun(Run):
 
     def check(self, layer: int, attended: Attended) -> Iterator[tuple[str, list[Check]]]:
         """Yield the checks of queries, keys, values and indexer of one layer."""
-        spec = self.spec.layers[layer]
+        spec, by_part = self.spec.layers[layer], {}
         for part, x in (("q", attended.q), ("k", attended.k)):
             if x.ndim != 4 or x.shape[2] != len(self.at):
                 says = f"attention gets vectors of shape {tuple(x.shape)}, not one a position"
                 yield part, [not_tested("applied vectors", says)]
                 continue
             applied = applied_matrices(x, attended.rotations, attended.projections)
+            by_part[part] = applied
             if part == "q":
                 applied = with_factors(applied, spec)
                 factors = check_factors(applied.factors, spec, self.at)
@@ -174,6 +177,8 @@ class LengthRun(Run):
                 else:
                     yield part, [factors]
             yield part, self._rotated(applied, spec.rope)
+        if spec.rope is not None and len(by_part) == 2:
+            yield "k", _shifted(by_part["q"], by_part["k"], self.at)
         if self.before is None:
             yield "v", [_values(attended)]
         if spec.indexer is not None:
@@ -315,6 +320,18 @@ def _amplitude_from(applied: Applied, rope: RotarySpec, length: int | None) -> f
     return applied.scale if known else None
 
 
+def _shifted(q: Applied, k: Applied, at: Tensor) -> list[Check]:
+    """Return the fault of keys at other positions than queries: each alone is a right rotation."""
+    known = all(x.entered and x.linear and torch.isfinite(x.matrices).all() for x in (q, k))
+    if not known or q.matrices.shape != k.matrices.shape:
+        return []
+    queries = pairs_of(q.matrices, at)
+    if queries is None or not len(queries.writes):
+        return []
+    keys = same_for_keys(k.matrices, queries)
+    return [keys] if keys.fault == "keys-shifted" else []
+
+
 def _far(structure: Structure, rope: RotarySpec, length: int | None) -> list[Check]:
     """Return the verdict on positions beyond those that `compare` looks at."""
     name, beyond = "far positions", structure.positions > NEAR
@@ -330,6 +347,12 @@ def _far(structure: Structure, rope: RotarySpec, length: int | None) -> list[Che
     same = (structure.blocks[beyond] - structure.blocks[-1]).abs().max() < 1e-4
     if same and len(positions) > 1:
         return [fault(name, "table-too-short", f"{says}; the last row is repeated")]
+    frequencies = speeds(rope, length, structure) * signs(structure)
+    turned = wrapped(structure.angles - structure.angles[:1])[beyond]
+    for rounding, coarse in half_precision_angles(frequencies, positions):
+        if (wrapped(turned - coarse).abs() <= 2 * limit + 0.005).all():
+            says = f"{rounding}; {says}"
+            return [fault(name, "half-precision-angles", says, mistake=rounding)]
     return [fault(name, "frequencies", says, mistake=mistake, error=off.max().item())]
 
 

@@ -19,6 +19,8 @@ from torch import Tensor
 from ropewalk.tools.verify.call_form import Role, Target
 
 UNSEEN = 1e-5  # an entry of a matrix below this counts as 0: the pair is too slow to be seen
+NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
+SAME = 1e-4  # of amplitudes, blocks and near angles
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,36 @@ def residuals(structure: Structure, frequencies: Tensor) -> Tensor:
     """Return how far angles are from lines of these slopes (P, R/2), in radians."""
     expected = structure.positions.to(torch.float64)[:, None] * frequencies
     return wrapped(structure.angles - structure.angles[:1] - expected).abs()
+
+
+def allowed(positions: Tensor, frequencies: Tensor) -> Tensor:
+    """Return how far float32 angles may be off, in radians (P, R/2).
+
+    The frequency and the product are each rounded by up to 2^-24 of the angle.
+    """
+    angles = positions.to(torch.float64)[:, None] * frequencies.abs()
+    return SAME + 4 * angles * 2.0**-23
+
+
+def rounded_tables(structure: Structure) -> torch.dtype | None:
+    """Return the dtype that cos and sin were rounded to, None if they have more digits.
+
+    They are numbers of that dtype, with or without the amplitude. Among 16 numbers of float32 that
+    are not near 0 or 1, some are not.
+    """
+    numbers = structure.blocks[..., 0].flatten(1)
+    for made in (numbers, numbers / structure.amplitudes[0].repeat_interleave(2)):
+        telling = ((made.abs() > 0.25) & (made.abs() < 0.99)).sum() >= 16
+        for dtype in (torch.bfloat16, torch.float16):
+            if telling and ((made - made.to(dtype)).abs() <= 1e-5).all():
+                return dtype
+    return None
+
+
+def roundoff(structure: Structure) -> float:
+    """Return by how many radians rounded tables move angles, 0 if they are not rounded."""
+    dtype = rounded_tables(structure)
+    return 0.0 if dtype is None else torch.finfo(dtype).eps / 2
 
 
 def wrapped(angles: Tensor) -> Tensor:

@@ -6,140 +6,46 @@ Against one, measured angles are also compared with those that common mistakes p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ropewalk.checks import ranges
 from ropewalk.rotary.frequencies import cos_sin
-from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.rotary.scaling import Proportional
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import apply_tables
+from ropewalk.tools.verify.frequency_mistakes import (
+    apart,
+    changed_rules,
+    fit_theta,
+    frequency_hypotheses,
+    half_precision_angles,
+    other_thetas,
+    rounded,
+    theta_is,
+)
 from ropewalk.tools.verify.measured_rotation import (
+    NEAR,
+    SAME,
     UNSEEN,
     Structure,
+    allowed,
     pairs_of,
     residuals,
+    rounded_tables,
+    roundoff,
     slopes,
     wrapped,
 )
+from ropewalk.tools.verify.pair_mistakes import name_mistake
 from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark, right
 
-
-class Hypothesis(NamedTuple):
-    """Frequencies (R/2,) that a mistake would give: its fault, and what it is in words."""
-
-    fault: str
-    says: str
-    frequencies: Tensor
-
-
-def other_ropes(model: ModelSpec, rope: RotarySpec) -> dict[str, RotarySpec]:
-    """Return the ropes of a model's text layers that differ from one, by the first such layer."""
-    others: dict[str, RotarySpec] = {}
-    for index, layer in enumerate(model.layers):
-        if layer.rope is not None and layer.rope not in (rope, *others.values()):
-            kind = f", {layer.layer_type}" if layer.layer_type else ""
-            others[f"layer {index}{kind}"] = layer.rope
-    return others
-
-
-def frequency_hypotheses(
-    spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
-) -> Iterator[Hypothesis]:
-    """Yield the frequencies that a wrong reading of a config would give, the likeliest first."""
-    expected = spec.inverse_frequencies(length)
-    if spec.scaling is not None:
-        plain = replace(spec, scaling=None).inverse_frequencies()
-        name = type(spec.scaling).__name__
-        yield Hypothesis("rule-ignored", f"frequencies are those without {name}", plain)
-        ratio = torch.where(plain != 0, expected / plain, 1.0)
-        yield Hypothesis("rule-applied-twice", f"{name} is applied twice", expected * ratio)
-        factor = getattr(spec.scaling, "factor", None)
-        if factor is not None:
-            says = f"{name} is applied, and positions are divided by its factor {factor:g} too"
-            yield Hypothesis("rule-applied-twice", says, expected / factor)
-    for name, other in others.items():
-        if other != spec:
-            # At its rule's own length if none is known.
-            at = length or int(getattr(other.scaling, "original_length", 1))
-            theirs = other.inverse_frequencies(at if other.needs_length else None)
-            yield Hypothesis("layer-types-mixed", f"frequencies are those of {name}", theirs)
-    if spec.axes is not None:
-        return
-    index = torch.arange(spec.pairs, dtype=torch.float64)
-    R, D = int(spec.rotary_dim), spec.head_dim
-    forms = {
-        "i/R instead of 2i/R": index / R,
-        "4i/R instead of 2i/R": 4 * index / R,
-        "2i/(R - 2) instead of 2i/R": 2 * index / max(R - 2, 1),
-        "2(i + 1)/R instead of 2i/R": 2 * (index + 1) / R,
-        "2·floor(i/2)/R instead of 2i/R": 2 * (index // 2) / R,
-    }
-    if R != D:
-        forms[f"2i/D instead of 2i/R, with D = {D} and R = {R}"] = 2 * index / D
-    for says, exponents in forms.items():
-        yield Hypothesis("wrong-exponent", f"the exponent is {says}", spec.theta**-exponents)
-
-
-def half_precision_angles(frequencies: Tensor, positions: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield what was rounded, in words, and the angles (P, R/2) that result.
-
-    frequencies: float64 (R/2,), exact. Every combination of rounded positions, frequencies and
-    products is made, in bfloat16 and in float16.
-    """
-    for dtype in (torch.bfloat16, torch.float16):
-        name = str(dtype).removeprefix("torch.")
-        for rounded in range(1, 8):
-            f = frequencies.to(dtype if rounded & 1 else torch.float32)
-            p = positions.to(dtype if rounded & 2 else torch.float32)
-            angles = p.to(torch.float64)[:, None] * f.to(torch.float64)
-            if rounded & 4:
-                angles = angles.to(dtype)
-            parts = ("frequencies", "positions", "angles")
-            said = " and ".join(part for bit, part in enumerate(parts) if rounded & 1 << bit)
-            yield f"{said} are rounded to {name}", angles.to(torch.float64)
-
-
-def fit_theta(frequencies: Tensor) -> tuple[float, float, float]:
-    """Return theta, a factor and the largest relative error of f_i = theta^(-2i/R) / factor.
-
-    frequencies: positive (R/2,), of at least two pairs.
-    """
-    logs = frequencies.log()
-    index = torch.arange(len(logs), dtype=torch.float64)
-    centered = index - index.mean()
-    slope = float((centered * logs).sum() / centered.square().sum())
-    intercept = float(logs.mean() - slope * index.mean())
-    error = (logs - slope * index - intercept).abs().max().item()
-    return math.exp(-slope * len(logs)), math.exp(-intercept), error
-
-
-def rounded(value: float, tolerance: float = 3e-5) -> float:
-    """Return the shortest decimal number within a relative tolerance of the value."""
-    for digits in range(1, 12):
-        short = float(f"{value:.{digits - 1}e}")
-        if abs(short - value) <= tolerance * abs(value):
-            return short
-    return value
-
-
-NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
 MOST_FLOAT16 = 65_504
 LEAST_THETA = 100.0  # of published models
-SAME = 1e-4  # of amplitudes, blocks and near angles
 BFLOAT16 = 2.0**-8  # the largest relative error of a number in bfloat16
-
-
-def allowed(positions: Tensor, frequencies: Tensor) -> Tensor:
-    """Return how far float32 angles may be off, in radians (P, R/2).
-
-    The frequency and the product are each rounded by up to 2^-24 of the angle.
-    """
-    angles = positions.to(torch.float64)[:, None] * frequencies.abs()
-    return SAME + 4 * angles * 2.0**-23
 
 
 def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Structure | None]:
@@ -173,6 +79,8 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
     if quarter.any() and ((turned - math.pi / 2).abs() < 1e-3)[quarter].all() and error < 1e-3:
         says = f"at position 0, {int(quarter.sum())} pairs are rotated by 90 degrees"
         return [fault(name, "cos-sin-mixed", says, pairs=float(quarter.sum()))], None
+    if error > 1e-2 and (mistake := name_mistake(structure, name)) is not None:
+        return [mistake], None
     if error > 1e-2:
         off = torch.stack((zero[..., 0, 1], zero[..., 1, 0])).abs().amax(0)
         size = structure.amplitudes[0].clamp(min=1e-9)
@@ -184,7 +92,11 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
         return [fault(name, "not-a-rotation", says, error=error)], None
     still = structure.head_dim - structure.writes.numel()
     pairs = right(name, f"{len(structure.writes)} pairs rotate, {still} dimensions do not")
-    return [pairs, *overflow, _check_zero(structure), _check_norms(structure)], structure
+    basics = [pairs, *overflow, _check_zero(structure), _check_norms(structure)]
+    if (dtype := rounded_tables(structure)) is not None:
+        says = f"cos and sin are rounded to {dtype}".replace("torch.", "")
+        basics.append(fault("tables", "rounded-tables", says, error=roundoff(structure)))
+    return basics, structure
 
 
 def _check_zero(structure: Structure) -> Check:
@@ -230,7 +142,8 @@ def describe(structure: Structure) -> list[Check]:
     size, amplitude = structure.amplitudes.median().item(), right("amplitude", "1")
     if abs(size - 1) > SAME:
         amplitude = remark("amplitude", f"cos and sin have the factor {size:.6g}")
-    line, named = _check_line(structure, frequencies), _describe_frequencies(frequencies.abs())
+    line = _check_line(structure, frequencies)
+    named = _describe_frequencies(frequencies.abs(), roundoff(structure))
     return [*checks, right("sign", sign), line, named, amplitude]
 
 
@@ -239,12 +152,17 @@ def _check_line(structure: Structure, frequencies: Tensor) -> Check:
     name = "scores relative"
     near = structure.positions <= NEAR
     off = residuals(structure, frequencies)[near]
-    limit = allowed(structure.positions[near], frequencies)
+    positions = structure.positions[near]
+    limit = allowed(positions, frequencies) + roundoff(structure)
     worst = (off / limit).max().item()
     if worst <= 1:
         return right(name, f"angles are proportional to positions within {off.max():.1e} radians")
+    moved = wrapped(structure.angles - structure.angles[:1])[near]
+    for says, coarse in half_precision_angles(frequencies, positions):
+        if (wrapped(moved - coarse).abs() <= limit).all():
+            return fault(name, "half-precision-angles", says, error=off.max().item())
     row, pair = divmod(int((off / limit).argmax()), off.shape[-1])
-    position = int(structure.positions[near][row])
+    position = int(positions[row])
     says = f"at position {position:,}, pair {pair} is off its line by {off[row, pair]:.3g} radians"
     angle = position * frequencies[pair].abs().item()
     if off[row, pair] <= 4 * BFLOAT16 * max(angle, 1.0):
@@ -252,17 +170,22 @@ def _check_line(structure: Structure, frequencies: Tensor) -> Check:
     return fault(name, "frequencies", says, error=off[row, pair].item())
 
 
-def _describe_frequencies(frequencies: Tensor) -> Check:
+def _describe_frequencies(frequencies: Tensor, rounding: float) -> Check:
+    """Name the theta of frequencies (R/2,). rounding: of the tables that they were read from."""
     name = "frequencies"
     if len(frequencies) < 3 or (frequencies <= 0).any():
         return remark(name, f"{len(frequencies)} pairs; the fastest has {frequencies.max():.6g}")
     theta, factor, error = fit_theta(frequencies)
     near = rounded(theta)
-    says = f"theta {near:g}" + (f", all divided by {rounded(factor):g}" * (abs(factor - 1) > SAME))
+    says = f"theta {near:.12g}" + (
+        f", all divided by {rounded(factor):g}" * (abs(factor - 1) > SAME)
+    )
     if error < 2e-5 and theta < LEAST_THETA:
         return remark(name, f"{says}, which is unusually small: is the exponent -2i/R?")
     if error < 2e-5:
         return right(name, says, theta=theta, factor=factor)
+    if error < 2 * rounding:
+        return remark(name, f"near theta {rounded(theta, rounding):.12g}; tables are rounded")
     coarse = frequencies.to(torch.bfloat16).to(torch.float64)
     if error < 3 * BFLOAT16 and (coarse / frequencies - 1).abs().max() < 1e-5:
         says = f"every frequency is a bfloat16 number, near those of theta {near:.3g}"
@@ -304,7 +227,7 @@ def angle_errors(
     angles = torch.atan2(sin, cos) * spec.inverse_frequencies(length).sign()
     exact = angles[:, seen(spec, length, near)] * signs(near)
     off = wrapped(reached.angles - reached.angles[:1] - exact).abs()
-    return off, allowed(reached.positions, speeds(spec, length, near))
+    return off, allowed(reached.positions, speeds(spec, length, near)) + roundoff(near)
 
 
 def speeds(spec: RotarySpec, length: int | None, structure: Structure) -> Tensor:
@@ -337,7 +260,14 @@ def compare(
     others: the specifications of the model's other types of layers, by name.
     """
     expected = structure_of(spec, structure.positions, length)
-    checks = [_compare_part(structure, expected), _compare_pairs(structure, expected)]
+    part = _compare_part(structure, expected)
+    if part.fault and isinstance(spec.scaling, Proportional):  # its fraction says what rotates
+        for says, rule in changed_rules(spec.scaling):
+            other = replace(spec, scaling=rule)
+            if structure_of(other, structure.positions, length).pairs_as(structure):
+                part = replace(part, says=f"{part.says}: {says}", mistake=says)
+                spec, expected = other, structure_of(other, structure.positions, length)
+    checks = [part, _compare_pairs(structure, expected)]
     measured = slopes(structure)
     if structure.writes.numel() != expected.writes.numel() and not spec.axes:
         size = structure.writes.numel()
@@ -355,7 +285,7 @@ def compare(
         says = f"{backwards} of {len(measured)} pairs rotate in the other direction"
         sign = fault("sign", "wrong-sign", says)
     angles = _compare_frequencies(structure, spec, others or {}, length)
-    return [*checks, sign, angles, _compare_amplitude(structure, spec.amplitude_at(length))]
+    return [*checks, sign, *angles, _compare_amplitude(structure, spec, length)]
 
 
 def _compare_part(structure: Structure, expected: Structure) -> Check:
@@ -367,7 +297,7 @@ def _compare_part(structure: Structure, expected: Structure) -> Check:
     if len(ours) == structure.head_dim > len(theirs):
         return fault(name, "partial-ignored", says)
     if len(ours) == len(theirs):
-        says = f"dimensions from {min(ours)} on rotate, specified are those from {min(theirs)} on"
+        says = f"dimensions {ranges(ours)} rotate, specified are {ranges(theirs)}"
     return fault(name, "rotary-part", says)
 
 
@@ -385,102 +315,90 @@ def _compare_pairs(structure: Structure, expected: Structure) -> Check:
 
 def _compare_frequencies(
     structure: Structure, spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
-) -> Check:
-    """Return the verdict on angles: those of the specification, or of which mistake."""
+) -> list[Check]:
+    """Return the verdict on angles: those of the specification, or of which mistakes."""
     name = "frequencies"
     near = structure.positions <= NEAR
     positions = structure.positions[near]
     angles = wrapped(structure.angles[near] - structure.angles[:1])  # position 0 is apart
     sign, visible = signs(structure), seen(spec, length, structure)
     exact = speeds(spec, length, structure)
+    coarse = roundoff(structure)
 
-    def distance(frequencies: Tensor) -> Tensor:
-        return wrapped(angles - positions.to(torch.float64)[:, None] * frequencies * sign).abs()
+    def fit(frequencies: Tensor) -> bool:
+        off = wrapped(angles - positions.to(torch.float64)[:, None] * frequencies * sign).abs()
+        return bool((off <= allowed(positions, frequencies) + coarse).all())
 
-    off, limit = distance(exact), allowed(positions, exact)
-    if (off <= limit).all():
+    def rounding_of(frequencies: Tensor) -> str | None:
+        """Return which rounding of these frequencies explains the angles, or None."""
+        limit = 2 * allowed(positions, frequencies) + coarse + 0.005
+        for says, made in half_precision_angles(frequencies * sign, positions):
+            if (wrapped(angles - made).abs() <= limit).all():
+                return says
+        return None
+
+    off = wrapped(angles - positions.to(torch.float64)[:, None] * exact * sign).abs()
+    if fit(exact):
         says = f"as specified; near angles are off by at most {off.max():.1e} radians"
-        return right(name, says, error=off.max().item())
-    row = int((off / limit).amax(-1).argmax())
+        return [right(name, says, error=off.max().item())]
+    row = int((off / allowed(positions, exact)).amax(-1).argmax())
     error = off[row].max().item()
     off_by = f"off by {error:.3g} radians at position {int(positions[row]):,}"
 
-    def wrong(named: str, mistake: str, **numbers: float) -> Check:
+    def wrong(named: str, mistake: str, **numbers: float) -> list[Check]:
         says = f"{mistake}; {off_by}" if mistake else off_by
-        return fault(name, named, says, mistake=mistake, **numbers, error=error)
+        return [fault(name, named, says, mistake=mistake, **numbers, error=error)]
 
+    hypotheses = []
     for hypothesis in frequency_hypotheses(spec, others, length):
-        frequencies = hypothesis.frequencies.abs()
-        if len(frequencies) == len(visible):
-            frequencies = frequencies[visible]
-            if (distance(frequencies) <= allowed(positions, frequencies)).all():
+        if len(hypothesis.frequencies) == len(visible):
+            frequencies = hypothesis.frequencies.abs()[visible]
+            if fit(frequencies):
                 return wrong(hypothesis.fault, hypothesis.says)
-    for says, coarse in half_precision_angles(exact * sign, positions):
-        if (wrapped(angles - coarse).abs() <= 2 * limit + 0.005).all():
-            return wrong("half-precision-angles", says)
+            hypotheses.append((hypothesis, frequencies))
+    if (rounding := rounding_of(exact)) is not None:
+        return wrong("half-precision-angles", rounding)
     measured = slopes(structure).abs()
+    if spec.scaling is None:
+        made = other_thetas(spec, length)
+        hypotheses += [(each, each.frequencies.abs()[visible]) for each in made]
+    for hypothesis, frequencies in hypotheses:
+        alike = ((measured - frequencies).abs() <= 4 * BFLOAT16 * frequencies).all()
+        if alike and (rounding := rounding_of(frequencies)) is not None:
+            coarser = fault("rounding", "half-precision-angles", rounding, mistake=rounding)
+            return [*wrong(hypothesis.fault, hypothesis.says), coarser]
+    return wrong(*_unnamed(measured, exact, spec))
+
+
+def _unnamed(measured: Tensor, exact: Tensor, spec: RotarySpec) -> tuple[str, str]:
+    """Return the fault, and what can be said, of frequencies that no hypothesis explains."""
     factors = measured / exact.clamp(min=1e-30)
     theta, factor, misfit = fit_theta(measured.clamp(min=1e-30))
     several = len(measured) > 2
     if several and factors.std() < 1e-6:
         times = f"{rounded(factors.mean().item(), 1e-7):g}"
-        return wrong("frequencies", f"all frequencies are multiplied by {times}")
-    if several and misfit < 2e-5 and abs(factor - 1) < SAME:
-        mistake = f"theta is {rounded(theta):g}, specified is {spec.theta:g}"
-        return wrong("theta", mistake, theta=theta)
+        return "frequencies", f"all frequencies are multiplied by {times}"
+    is_theta = several and abs(factor - 1) < SAME and apart(theta, spec.theta)
+    if is_theta and misfit < 2e-5:
+        return "theta", theta_is(is_theta, spec.theta)
     if ((factors - 1).abs() < 2 * BFLOAT16).all():
-        return wrong("half-precision-angles", "near the specified ones")
+        return "half-precision-angles", "near the specified ones"
     if several and misfit < 1e-3 and abs(factor - 1) < 1e-3:
-        mistake = f"theta is {rounded(theta, 1e-3):g}, specified is {spec.theta:g}"
-        return wrong("theta", mistake, theta=theta)
+        return "theta", theta_is(f"{rounded(theta, 1e-3):.10g}", spec.theta)
     if ((measured.diff() > 1e-9).any() and spec.axes is None) or (measured < 1e-12).all():
         mistake = "frequencies do not fall from pair to pair, as if they were never set"
-        return wrong("uninitialised-frequencies", mistake)
-    return wrong("frequencies", "")
+        return "uninitialised-frequencies", mistake
+    return "frequencies", ""
 
 
-def _compare_amplitude(structure: Structure, expected: float) -> Check:
-    measured = structure.amplitudes.median().item()
+def _compare_amplitude(structure: Structure, spec: RotarySpec, length: int | None) -> Check:
+    measured, expected = structure.amplitudes.median().item(), spec.amplitude_at(length)
     if abs(measured / expected - 1) <= 10 * SAME:
         return right("amplitude", f"{measured:.6g}")
     known = {": the factor is missing": 1.0, ": the factor is applied twice": expected**2}
+    if spec.scaling is not None:
+        for says, rule in changed_rules(spec.scaling):
+            known.setdefault(f": {says}", spec.amplitude * rule.amplitude(length))
     mistakes = [word for word, size in known.items() if abs(measured / size - 1) <= 10 * SAME]
     says = "".join((f"{measured:.6g}, specified is {expected:.6g}", *mistakes[:1]))
     return fault("amplitude", "amplitude", says, measured=measured, expected=expected)
-
-
-def same_for_keys(near: Tensor, structure: Structure) -> Check:
-    """Return whether keys, with matrices (P, D, D), rotate as queries do."""
-    name = "keys"
-    finite = torch.isfinite(near).all(-1).all(-1)
-    if not finite.all():
-        first = int(structure.positions[~finite][0])
-        says = f"keys are not finite numbers from position {first:,} on"
-        return fault(name, "half-precision-angles", says)
-    keys = pairs_of(near, structure.positions)
-    if keys is not None and not len(keys.writes):
-        return fault(name, "not-a-rotation", "keys do not rotate")
-    if keys is None or keys.errors.max() > 1e-2:
-        return fault(name, "not-a-rotation", "keys do not rotate in pairs as queries do")
-    if not keys.pairs_as(structure):
-        return fault(name, "pairing", "other dimensions of keys rotate together than of queries")
-    off = (keys.blocks - structure.blocks).abs().max().item()
-    if off <= 1e-3:
-        return right(name, "rotate as queries do")
-    if (slopes(keys) * slopes(structure) < 0).any():
-        return fault(name, "wrong-sign", "keys and queries rotate in opposite directions")
-    if abs(keys.amplitudes.median() - structure.amplitudes.median()) > 1e-3:
-        return fault(name, "amplitude", "keys and queries have different amplitudes")
-    return fault(name, "frequencies", f"rotations of keys and queries differ by {off:.3g}")
-
-
-def is_xpos(near: Tensor, structure: Structure) -> bool:
-    """Return whether lengths of queries change with the position, and keys undo it (xPos)."""
-    sizes = structure.amplitudes
-    keys = pairs_of(near[: len(sizes)], structure.positions)
-    if keys is None or keys.amplitudes.shape != sizes.shape:
-        return False
-    product = keys.amplitudes * sizes
-    drifts = ((sizes / sizes[:1] - 1).abs() > 0.01).any()
-    near_enough = structure.positions <= NEAR
-    return bool(drifts and ((product / product[:1] - 1)[near_enough].abs() < 0.01).all())

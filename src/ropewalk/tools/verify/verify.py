@@ -19,10 +19,13 @@ from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify import call_checks, function_checks
 from ropewalk.tools.verify.call_form import Role, Target, TargetError, resolve
+from ropewalk.tools.verify.frequency_mistakes import fit_theta, other_ropes
+from ropewalk.tools.verify.key_verdicts import is_xpos, same_for_keys
 from ropewalk.tools.verify.measured_rotation import (
     Structure,
     matrices,
     near_positions,
+    rounded_tables,
     slopes,
     table_end,
 )
@@ -31,10 +34,6 @@ from ropewalk.tools.verify.rotation_verdicts import (
     check_rotation,
     compare,
     describe,
-    fit_theta,
-    is_xpos,
-    other_ropes,
-    same_for_keys,
 )
 from ropewalk.tools.verify.verify_model import max_positions, takes_tokens, verify_model
 from ropewalk.tools.verify.verify_report import Check, Report, fault, not_tested, remark
@@ -200,7 +199,12 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     history = _attempt("called twice", twice, target)
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
-    yield from _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
+    # The tables of rounded vectors cannot be told.
+    yield from (
+        check
+        for check in _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
+        if not (linear.fault and check.fault == "rounded-tables")
+    )
     yield where
     if not where.fault:
         yield from _attempt("one token", call_checks.check_one_token, target)
@@ -302,8 +306,13 @@ def _compare_at_lengths(
     of_call = int(structure.positions.max()) + 1
     lengths = (length,) if length else (of_call, original, 1)
     tried = [(compare(structure, spec, specified.others, at), at) for at in lengths]
-    checks, best = min(tried, key=lambda made: sum(check.fault is not None for check in made[0]))
+    checks, best = min(tried, key=lambda made: _wrong_and_unnamed(made[0]))
     return checks, best if length or best != of_call else None
+
+
+def _wrong_and_unnamed(checks: list[Check]) -> tuple[int, int]:
+    faults = [check for check in checks if check.fault]
+    return len(faults), sum(not check.mistake for check in faults)
 
 
 def _without_untested(target: Target, checks: list[Check], xpos: bool) -> Iterator[Check]:
@@ -320,7 +329,7 @@ def _without_untested(target: Target, checks: list[Check], xpos: bool) -> Iterat
 def inferred(structure: Structure) -> RotarySpec | None:
     """Return the plain or linear rope that explains the measured frequencies, or None."""
     frequencies = slopes(structure).abs()
-    if len(frequencies) < 3 or (frequencies <= 0).any():
+    if rounded_tables(structure) is not None or len(frequencies) < 3 or (frequencies <= 0).any():
         return None
     theta, factor, error = fit_theta(frequencies)
     plain = abs(factor - 1) < 2e-6  # as close as float32 angles show

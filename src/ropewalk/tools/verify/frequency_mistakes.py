@@ -1,0 +1,265 @@
+"""Frequencies and angles that common mistakes make, to be compared with what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from ropewalk.rotary.model_spec import ModelSpec
+from ropewalk.rotary.scaling import RULES, Llama3, NTKAware, Scaling, YaRN
+from ropewalk.rotary.spec import RotarySpec
+
+
+class Hypothesis(NamedTuple):
+    """Frequencies (R/2,) that a mistake would give: its fault, and what it is in words."""
+
+    fault: str
+    says: str
+    frequencies: Tensor
+
+
+def other_ropes(model: ModelSpec, rope: RotarySpec) -> dict[str, RotarySpec]:
+    """Return the ropes of a model's text layers that differ from one, by the first such layer."""
+    others: dict[str, RotarySpec] = {}
+    for index, layer in enumerate(model.layers):
+        if layer.rope is not None and layer.rope not in (rope, *others.values()):
+            kind = f", {layer.layer_type}" if layer.layer_type else ""
+            others[f"layer {index}{kind}"] = layer.rope
+    return others
+
+
+def frequency_hypotheses(
+    spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
+) -> Iterator[Hypothesis]:
+    """Yield the frequencies that a wrong reading of a config would give, the likeliest first."""
+    expected = spec.inverse_frequencies(length)
+    if spec.scaling is not None:
+        plain = replace(spec, scaling=None).inverse_frequencies()
+        name = type(spec.scaling).__name__
+        yield Hypothesis("rule-ignored", f"frequencies are those without {name}", plain)
+        ratio = torch.where(plain != 0, expected / plain, 1.0)
+        yield Hypothesis("rule-applied-twice", f"{name} is applied twice", expected * ratio)
+        factor = getattr(spec.scaling, "factor", None)
+        if factor is not None:
+            says = f"{name} is applied, and positions are divided by its factor {factor:g} too"
+            yield Hypothesis("rule-applied-twice", says, expected / factor)
+    for name, other in others.items():
+        if other != spec:
+            # At its rule's own length if none is known.
+            at = length or int(getattr(other.scaling, "original_length", 1))
+            theirs = other.inverse_frequencies(at if other.needs_length else None)
+            yield Hypothesis("layer-types-mixed", f"frequencies are those of {name}", theirs)
+    if spec.axes is None:
+        yield from _other_exponents(spec)
+    yield from changed_fields(spec, length)
+    if spec.scaling is not None:
+        yield from other_thetas(spec, length)
+    yield Hypothesis("rotated-twice", "every angle is doubled", 2 * expected)
+
+
+def other_thetas(spec: RotarySpec, length: int | None) -> Iterator[Hypothesis]:
+    """Yield the frequencies of other models' thetas, under the specified rule."""
+    for theta in THETAS:
+        if theta != spec.theta:
+            says = theta_is(f"{theta:.12g}", spec.theta)
+            yield from _of(replace(spec, theta=theta), length, says, "theta")
+
+
+def theta_is(measured: str, specified: float) -> str:
+    """Return in words that theta differs."""
+    return f"theta is {measured}, specified is {specified:.12g}"
+
+
+def _of(
+    spec: RotarySpec, length: int | None, says: str, fault: str = "frequencies"
+) -> Iterator[Hypothesis]:
+    """Yield the frequencies of a spec, unless its rule refuses its theta, size or length."""
+    with suppress(ValueError, ArithmeticError):
+        yield Hypothesis(fault, says, spec.inverse_frequencies(length))
+
+
+def _other_exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
+    index = torch.arange(spec.pairs, dtype=torch.float64)
+    R, D = int(spec.rotary_dim), spec.head_dim
+    forms = {
+        "i/R instead of 2i/R": index / R,
+        "4i/R instead of 2i/R": 4 * index / R,
+        "2i/(R - 2) instead of 2i/R": 2 * index / max(R - 2, 1),
+        "2(i + 1)/R instead of 2i/R": 2 * (index + 1) / R,
+        "2·floor(i/2)/R instead of 2i/R": 2 * (index // 2) / R,
+    }
+    if R != D:
+        forms[f"2i/D instead of 2i/R, with D = {D} and R = {R}"] = 2 * index / D
+    for says, exponents in forms.items():
+        yield Hypothesis("wrong-exponent", f"the exponent is {says}", spec.theta**-exponents)
+
+
+#: Values that configs have in the fields of rules, and theirs of theta, the commonest first.
+USUAL: Mapping[str, tuple[float, ...]] = {
+    "factor": (1, 2, 4, 8, 16, 32, 40, 64),
+    "original_length": (4_096, 8_192, 32_768, 2_048, 16_384, 65_536, 131_072, 262_144),
+    "beta_fast": (32, 64, 16),
+    "beta_slow": (1, 2, 4),
+    "low_freq_factor": (1, 2),
+    "high_freq_factor": (4, 8),
+    "fraction": (0.25, 0.5, 0.75, 1),
+}
+THETAS = (1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 8e6, 150_000.0, 160_000.0, 2e6, 1e8)
+
+
+def changed_rules(rule: Scaling) -> Iterator[tuple[str, Scaling]]:
+    """Yield a rule with one field changed, or two of a kind exchanged, and what was in words.
+
+    The likeliest come first. Combinations that the rule refuses are left out.
+    """
+    if not is_dataclass(cast(Any, rule)):  # one of the user's own
+        return
+    given = {each.name: getattr(rule, each.name) for each in fields(rule)}
+    changes: list[tuple[str, dict[str, Any]]] = []
+    for one, two in combinations(given, 2):
+        # Such as short_factor and long_factor.
+        alike = one.partition("_")[2] == two.partition("_")[2] != ""
+        if alike and type(given[one]) is type(given[two]):
+            exchanged = {one: given[two], two: given[one]}
+            changes.append((f"as if {one} and {two} were exchanged", exchanged))
+    for each in fields(rule):
+        name, value = each.name, given[each.name]
+        others = [each.default] if isinstance(each.default, (int, float)) else []
+        if isinstance(value, bool):
+            others = [not value]
+        elif name in USUAL and isinstance(value, (int, float)):
+            others += [type(value)(other) for other in USUAL[name]]
+            others += _multiples(value, getattr(rule, "factor", 2))
+        changes += [(f"as if {name} were {other!r}", {name: other}) for other in others]
+        if each.default is None:
+            changes.append((f"as if {name} were left out", {name: None}))
+    seen = {rule}
+    for says, values in changes:
+        with suppress(TypeError, ValueError):
+            changed = replace(cast(Any, rule), **values)
+            if changed not in seen:
+                seen.add(changed)
+                yield says, changed
+
+
+def _multiples(value: float, factor: float) -> list[float]:
+    """Return a number times and divided by a rule's factor and 2."""
+    made = (value * factor, value / factor, value * 2, value / 2)
+    return [type(value)(round(x) if isinstance(value, int) else x) for x in made if x >= 1]
+
+
+@lru_cache(maxsize=16)  # a model has few ropes, and many layers
+def changed_fields(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ...]:
+    """Return the frequencies of misread rules: one field changed, or another rule with the same."""
+    rule = spec.scaling
+    if rule is None:
+        return ()
+    made = list(_misread_rule(spec, rule))
+    given = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, **vars(rule)}
+    changes = list(changed_rules(rule))
+    for other in RULES:
+        names = [each.name for each in fields(cast(Any, other)) if each.name in given]
+        if type(rule) is not other and not {"factor", "original_length"}.isdisjoint(names):
+            with suppress(TypeError, ValueError):
+                changed = other(**{name: given[name] for name in names})
+                changes.append((f"as if the rule were {changed!r}", changed))
+    for says, changed in changes:
+        with suppress(ValueError):  # a rule with a number for each pair
+            made += _of(replace(spec, scaling=changed), length, says)
+    return tuple(made)
+
+
+def _misread_rule(spec: RotarySpec, rule: Scaling) -> Iterator[Hypothesis]:
+    """Yield what other code makes of a rule's fields, and its class here refuses or does not."""
+    factor = getattr(rule, "factor", None)
+    if isinstance(rule, Llama3):
+        # Branches on wavelengths are steps then; which of the two depends on their order.
+        for edge in (rule.low_freq_factor, rule.high_freq_factor):
+            step = replace(rule, low_freq_factor=edge, high_freq_factor=edge)
+            says = "as if low_freq_factor and high_freq_factor were exchanged"
+            yield from _of(replace(spec, scaling=step), None, says)
+    if factor is None or spec.axes is not None or spec.pairs < 2:
+        return
+    theta = NTKAware(factor).larger_theta(spec.theta, spec.rotary_dim)
+    if isinstance(rule, YaRN) and spec.theta > 1:
+        plain = replace(spec, scaling=None).inverse_frequencies()
+        ntk = replace(spec, scaling=None, theta=theta).inverse_frequencies()
+        betas = (rule.beta_fast, rule.beta_slow)
+        for says, slow, ends in (
+            ("as if beta_fast and beta_slow were exchanged", plain / factor, betas[::-1]),
+            ("slow pairs have the base of NTKAware, instead of positions / factor", ntk, betas),
+        ):
+            yield Hypothesis("frequencies", says, _blended(spec, rule, plain, slow, ends))
+    if spec.scaling is not None and not rule.needs_length:
+        says = f"theta is multiplied as NTKAware does, and {type(rule).__name__} is applied too"
+        yield from _of(replace(spec, theta=theta), None, says, "rule-applied-twice")
+
+
+def _blended(
+    spec: RotarySpec, rule: YaRN, fast: Tensor, slow: Tensor, betas: tuple[float, float]
+) -> Tensor:
+    """Return YaRN's blend of two frequencies, with betas in any order, which the class refuses."""
+    R, L = spec.rotary_dim, rule.original_length
+    low, high = (R * math.log(L / (2 * math.pi * b)) / (2 * math.log(spec.theta)) for b in betas)
+    if rule.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, R - 1)
+    index = torch.arange(spec.pairs, dtype=torch.float64)
+    g = ((index - low) / ((high - low) or 0.001)).clamp(0, 1)
+    return fast * (1 - g) + slow * g
+
+
+def half_precision_angles(frequencies: Tensor, positions: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield what was rounded, in words, and the angles (P, R/2) that result.
+
+    frequencies: float64 (R/2,), exact. Every combination of rounded positions, frequencies and
+    products is made, in bfloat16 and in float16.
+    """
+    for dtype in (torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        for rounded in range(1, 8):
+            f = frequencies.to(dtype if rounded & 1 else torch.float32)
+            p = positions.to(dtype if rounded & 2 else torch.float32)
+            angles = p.to(torch.float64)[:, None] * f.to(torch.float64)
+            if rounded & 4:
+                angles = angles.to(dtype)
+            parts = ("frequencies", "positions", "angles")
+            said = " and ".join(part for bit, part in enumerate(parts) if rounded & 1 << bit)
+            yield f"{said} are rounded to {name}", angles.to(torch.float64)
+
+
+def fit_theta(frequencies: Tensor) -> tuple[float, float, float]:
+    """Return theta, a factor and the largest relative error of f_i = theta^(-2i/R) / factor.
+
+    frequencies: positive (R/2,), of at least two pairs.
+    """
+    logs = frequencies.log()
+    index = torch.arange(len(logs), dtype=torch.float64)
+    centered = index - index.mean()
+    slope = float((centered * logs).sum() / centered.square().sum())
+    intercept = float(logs.mean() - slope * index.mean())
+    error = (logs - slope * index - intercept).abs().max().item()
+    return math.exp(-slope * len(logs)), math.exp(-intercept), error
+
+
+def apart(value: float, other: float) -> str | None:
+    """Return a number as short as may be, but never as another is written; None if it is that."""
+    texts = (f"{rounded(value, tolerance):.12g}" for tolerance in (3e-5, 1e-6, 1e-8))
+    return next((text for text in texts if text != f"{other:.12g}"), None)
+
+
+def rounded(value: float, tolerance: float = 3e-5) -> float:
+    """Return the shortest decimal number within a relative tolerance of the value."""
+    for digits in range(1, 12):
+        short = float(f"{value:.{digits - 1}e}")
+        if abs(short - value) <= tolerance * abs(value):
+            return short
+    return value
