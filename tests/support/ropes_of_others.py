@@ -246,3 +246,43 @@ class WrongGradient(torch.autograd.Function):
 
 def wrong_gradient(x: Tensor, positions: Tensor) -> Tensor:
     return WrongGradient.apply(x, positions)
+
+
+def layouts_mixed(x: Tensor, positions: Tensor, frequencies: Tensor | None = None) -> Tensor:
+    """Tables for neighbors, and halves that rotate."""
+    f = inverse(x.shape[-1]) if frequencies is None else frequencies
+    angles = (positions[..., None].float() * f).repeat_interleave(2, -1)
+    return x * angles.cos() + rotate_half(x) * angles.sin()
+
+
+def layouts_mixed_otherwise(x: Tensor, positions: Tensor) -> Tensor:
+    """Tables for halves, and neighbors that rotate."""
+    angles = positions[..., None].float() * inverse(x.shape[-1])
+    angles = torch.cat((angles, angles), -1)
+    return x * angles.cos() + rotate_neighbors(x) * angles.sin()
+
+
+def with_signs(x: Tensor, positions: Tensor, first: int, second: int) -> Tensor:
+    """rotate_half with other signs than -1 and 1."""
+    a, b = x.chunk(2, -1)
+    angles = torch.cat((positions[..., None].float() * inverse(x.shape[-1]),) * 2, -1)
+    return x * angles.cos() + torch.cat((first * b, second * a), -1) * angles.sin()
+
+
+def overwritten_half(x: Tensor, positions: Tensor, second_first: bool = False) -> Tensor:
+    """In place, in a copy: one half is written before the other is computed."""
+    angles, half = positions[..., None].float() * inverse(x.shape[-1]), x.shape[-1] // 2
+    cos, sin, y = angles.cos(), angles.sin(), x.clone()
+    halves = [slice(None, half), slice(half, None)]
+    signs = [-1, 1]
+    for one in (1, 0) if second_first else (0, 1):
+        mine, other = y[..., halves[one]].clone(), y[..., halves[1 - one]].clone()
+        y[..., halves[one]] = mine * cos + signs[one] * other * sin
+    return y
+
+
+def rounded_tables(x: Tensor, positions: Tensor, dtype: torch.dtype = torch.float16) -> Tensor:
+    """Exact angles; cos and sin are rounded, and used with float32 vectors."""
+    angles = positions[..., None].float() * inverse(x.shape[-1])
+    cos, sin = (torch.cat((t, t), -1).to(dtype).float() for t in (angles.cos(), angles.sin()))
+    return x * cos + rotate_half(x) * sin

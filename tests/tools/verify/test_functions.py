@@ -100,6 +100,11 @@ WRONG = {
     "rows exchanged": ("batch", lambda x, positions: half(x, positions).roll(1, 0), None),
     "last layer's theta, not the first's": ("layer-types-mixed", half, GEMMA),
     "table of 2,048 rows": ("table-too-short", others.table_too_short, SERVES_8192),
+    "layouts": ("layouts-mixed", others.layouts_mixed, PLAIN),
+    "a half": ("overwritten-half", others.overwritten_half, PLAIN),
+    "float16 tables": ("rounded-tables", others.rounded_tables, PLAIN),
+    "rotated twice": ("rotated-twice", lambda x, m: half(half(x, m), m), PLAIN),
+    "keys ahead": ("keys-shifted", lambda q, k, m: (half(q, m), half(k, m + 1)), None),
     "the last dimensions": ("rotary-part", RotaryEmbedding(QUARTER), LAST_QUARTER),
 }
 

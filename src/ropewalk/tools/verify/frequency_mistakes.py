@@ -122,7 +122,8 @@ def changed_rules(rule: Scaling) -> Iterator[tuple[str, Scaling]]:
     """
     if not is_dataclass(cast(Any, rule)):  # one of the user's own
         return
-    given = {each.name: getattr(rule, each.name) for each in fields(rule)}
+    own = fields(cast(Any, rule))
+    given = {each.name: getattr(rule, each.name) for each in own}
     changes: list[tuple[str, dict[str, Any]]] = []
     for one, two in combinations(given, 2):
         # Such as short_factor and long_factor.
@@ -130,7 +131,7 @@ def changed_rules(rule: Scaling) -> Iterator[tuple[str, Scaling]]:
         if alike and type(given[one]) is type(given[two]):
             exchanged = {one: given[two], two: given[one]}
             changes.append((f"as if {one} and {two} were exchanged", exchanged))
-    for each in fields(rule):
+    for each in own:
         name, value = each.name, given[each.name]
         others = [each.default] if isinstance(each.default, (int, float)) else []
         if isinstance(value, bool):
@@ -174,7 +175,10 @@ def changed_fields(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ..
     for says, changed in changes:
         with suppress(ValueError):  # a rule with a number for each pair
             made += _of(replace(spec, scaling=changed), length, says)
-    return tuple(made)
+    own = spec.inverse_frequencies(length)
+    return tuple(
+        each for each in made if not torch.allclose(each.frequencies, own, rtol=1e-6, atol=0)
+    )
 
 
 def _misread_rule(spec: RotarySpec, rule: Scaling) -> Iterator[Hypothesis]:

@@ -6,8 +6,8 @@ Against one, measured angles are also compared with those that common mistakes p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from ropewalk.rotary.scaling import Proportional
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import apply_tables
 from ropewalk.tools.verify.frequency_mistakes import (
+    Hypothesis,
     apart,
     changed_rules,
     fit_theta,
@@ -313,82 +314,128 @@ def _compare_pairs(structure: Structure, expected: Structure) -> Check:
     return fault(name, "pairing", f"pairs are {measured}, specified is {wanted}")
 
 
+@dataclass(frozen=True)
+class _Near:
+    """Angles (P, R/2) at near positions (P,), relative to position 0, and signs of pairs (R/2,).
+
+    coarse: by how much rounded tables may move an angle.
+    """
+
+    positions: Tensor
+    angles: Tensor
+    sign: Tensor
+    coarse: float
+
+    def off(self, frequencies: Tensor) -> Tensor:
+        """Return how far angles are from those of frequencies (R/2,) without sign."""
+        exact = self.positions.to(torch.float64)[:, None] * frequencies * self.sign
+        return wrapped(self.angles - exact).abs()
+
+    def fits(self, frequencies: Tensor) -> bool:
+        """Return whether frequencies explain all angles within float32."""
+        limit = allowed(self.positions, frequencies) + self.coarse
+        return bool((self.off(frequencies) <= limit).all())
+
+    def rounding_of(self, frequencies: Tensor) -> str | None:
+        """Return which rounding of these frequencies explains the angles, or None."""
+        limit = 2 * allowed(self.positions, frequencies) + self.coarse + 0.005
+        for says, made in half_precision_angles(frequencies * self.sign, self.positions):
+            if (wrapped(self.angles - made).abs() <= limit).all():
+                return says
+        return None
+
+
 def _compare_frequencies(
     structure: Structure, spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
 ) -> list[Check]:
     """Return the verdict on angles: those of the specification, or of which mistakes."""
-    name = "frequencies"
-    near = structure.positions <= NEAR
-    positions = structure.positions[near]
+    name, near = "frequencies", structure.positions <= NEAR
     angles = wrapped(structure.angles[near] - structure.angles[:1])  # position 0 is apart
-    sign, visible = signs(structure), seen(spec, length, structure)
+    positions = structure.positions[near]
+    measured = _Near(positions, angles, signs(structure), roundoff(structure))
     exact = speeds(spec, length, structure)
-    coarse = roundoff(structure)
-
-    def fit(frequencies: Tensor) -> bool:
-        off = wrapped(angles - positions.to(torch.float64)[:, None] * frequencies * sign).abs()
-        return bool((off <= allowed(positions, frequencies) + coarse).all())
-
-    def rounding_of(frequencies: Tensor) -> str | None:
-        """Return which rounding of these frequencies explains the angles, or None."""
-        limit = 2 * allowed(positions, frequencies) + coarse + 0.005
-        for says, made in half_precision_angles(frequencies * sign, positions):
-            if (wrapped(angles - made).abs() <= limit).all():
-                return says
-        return None
-
-    off = wrapped(angles - positions.to(torch.float64)[:, None] * exact * sign).abs()
-    if fit(exact):
+    off = measured.off(exact)
+    if measured.fits(exact):
         says = f"as specified; near angles are off by at most {off.max():.1e} radians"
         return [right(name, says, error=off.max().item())]
     row = int((off / allowed(positions, exact)).amax(-1).argmax())
     error = off[row].max().item()
     off_by = f"off by {error:.3g} radians at position {int(positions[row]):,}"
-
-    def wrong(named: str, mistake: str, **numbers: float) -> list[Check]:
+    visible = seen(spec, length, structure)
+    mistakes = _mistakes(measured, slopes(structure).abs(), spec, others, length, visible)
+    checks = []
+    for named, mistake, numbers in mistakes:
         says = f"{mistake}; {off_by}" if mistake else off_by
-        return [fault(name, named, says, mistake=mistake, **numbers, error=error)]
+        checks.append(fault(name, named, says, mistake=mistake, **numbers, error=error))
+        name = "rounding"  # the second, if there are two
+    return checks
 
-    hypotheses = []
-    for hypothesis in frequency_hypotheses(spec, others, length):
-        if len(hypothesis.frequencies) == len(visible):
-            frequencies = hypothesis.frequencies.abs()[visible]
-            if fit(frequencies):
-                return wrong(hypothesis.fault, hypothesis.says)
-            hypotheses.append((hypothesis, frequencies))
-    if (rounding := rounding_of(exact)) is not None:
-        return wrong("half-precision-angles", rounding)
-    measured = slopes(structure).abs()
-    if spec.scaling is None:
-        made = other_thetas(spec, length)
-        hypotheses += [(each, each.frequencies.abs()[visible]) for each in made]
-    for hypothesis, frequencies in hypotheses:
+
+Named = tuple[str, str, dict[str, float]]  # the fault, what it is in words, and what was measured
+
+
+def _mistakes(
+    near: _Near,
+    measured: Tensor,
+    spec: RotarySpec,
+    others: Mapping[str, RotarySpec],
+    length: int | None,
+    visible: Tensor,
+) -> list[Named]:
+    """Return the mistakes that explain wrong angles together, one or two.
+
+    measured: radians per position of the visible pairs, without sign.
+    """
+
+    def seen_of(made: Iterable[Hypothesis]) -> list[Hypothesis]:
+        same = (each for each in made if len(each.frequencies) == len(visible))
+        return [each._replace(frequencies=each.frequencies.abs()[visible]) for each in same]
+
+    exact = spec.inverse_frequencies(length).abs()[visible]
+    hypotheses = seen_of(frequency_hypotheses(spec, others, length))
+    for named, says, frequencies in hypotheses:
+        if near.fits(frequencies):
+            return [(named, says, {})]
+    if (rounding := near.rounding_of(exact)) is not None:
+        return [("half-precision-angles", rounding, {})]
+    if (found := _one_number(measured, exact, spec)) is not None:
+        return [found]
+    for named, says, frequencies in hypotheses + seen_of(other_thetas(spec, length)):
         alike = ((measured - frequencies).abs() <= 4 * BFLOAT16 * frequencies).all()
-        if alike and (rounding := rounding_of(frequencies)) is not None:
-            coarser = fault("rounding", "half-precision-angles", rounding, mistake=rounding)
-            return [*wrong(hypothesis.fault, hypothesis.says), coarser]
-    return wrong(*_unnamed(measured, exact, spec))
+        if alike and (rounding := near.rounding_of(frequencies)) is not None:
+            return [(named, says, {}), ("half-precision-angles", rounding, {})]
+    return [_unnamed(measured, exact, spec)]
 
 
-def _unnamed(measured: Tensor, exact: Tensor, spec: RotarySpec) -> tuple[str, str]:
-    """Return the fault, and what can be said, of frequencies that no hypothesis explains."""
+def _one_number(measured: Tensor, exact: Tensor, spec: RotarySpec) -> Named | None:
+    """Return the fault of frequencies that are all explained by a factor or another theta."""
     factors = measured / exact.clamp(min=1e-30)
     theta, factor, misfit = fit_theta(measured.clamp(min=1e-30))
-    several = len(measured) > 2
-    if several and factors.std() < 1e-6:
-        times = f"{rounded(factors.mean().item(), 1e-7):g}"
-        return "frequencies", f"all frequencies are multiplied by {times}"
-    is_theta = several and abs(factor - 1) < SAME and apart(theta, spec.theta)
-    if is_theta and misfit < 2e-5:
-        return "theta", theta_is(is_theta, spec.theta)
+    if len(measured) < 3:
+        return None
+    if factors.std() < 1e-6:
+        times = f"{rounded(factors.mean().item(), 1e-7):.12g}"
+        return "frequencies", f"all frequencies are multiplied by {times}", {}
+    short = apart(theta, spec.theta)
+    if short is not None and misfit < 2e-5 and abs(factor - 1) < SAME:
+        return "theta", theta_is(short, spec.theta), {"theta": theta}
+    return None
+
+
+def _unnamed(measured: Tensor, exact: Tensor, spec: RotarySpec) -> Named:
+    """Return the fault, and what can be said, of frequencies that nothing explains exactly."""
+    factors = measured / exact.clamp(min=1e-30)
+    theta, factor, misfit = fit_theta(measured.clamp(min=1e-30))
     if ((factors - 1).abs() < 2 * BFLOAT16).all():
-        return "half-precision-angles", "near the specified ones"
-    if several and misfit < 1e-3 and abs(factor - 1) < 1e-3:
-        return "theta", theta_is(f"{rounded(theta, 1e-3):.10g}", spec.theta)
+        return "half-precision-angles", "near the specified ones", {}
+    short = f"{rounded(theta, 1e-3):.12g}"
+    near = misfit < 1e-3 and abs(factor - 1) < 1e-3 and short != f"{spec.theta:.12g}"
+    if near and len(measured) > 2:
+        return "theta", theta_is(short, spec.theta), {"theta": theta}
     if ((measured.diff() > 1e-9).any() and spec.axes is None) or (measured < 1e-12).all():
-        mistake = "frequencies do not fall from pair to pair, as if they were never set"
-        return "uninitialised-frequencies", mistake
-    return "frequencies", ""
+        says = "frequencies do not fall from pair to pair, as if they were never set"
+        return "uninitialised-frequencies", says, {}
+    return "frequencies", "", {}
 
 
 def _compare_amplitude(structure: Structure, spec: RotarySpec, length: int | None) -> Check:
