@@ -58,7 +58,7 @@ FAULTS: dict[str, Fault] = {
     "history": Fault(
         "the result at a position depends on the length of this call or of earlier ones",
         "a length-dependent rule (dynamic NTK, LongRoPE) takes its length from the call; cached "
-        "keys then have other frequencies than new queries",
+        "keys then have other frequencies than new queries. Or calls of one token have other code",
     ),
     "offset-ignored": Fault(
         "the offset has no effect",
@@ -67,7 +67,7 @@ FAULTS: dict[str, Fault] = {
     "positions-ignored": Fault(
         "the positions have no effect",
         "the table is always read from its first row; packed documents, padding and decoding with "
-        "a cache get wrong positions",
+        "a cache get wrong positions. Keys that are moved: the old rotation is not undone",
     ),
     "partial-ignored": Fault(
         "the complete head rotates",
