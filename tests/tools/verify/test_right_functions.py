@@ -25,6 +25,7 @@ LINEAR, DEEPSEEK = (
 FACTORS = [1.0] * 32, [2.0 + i for i in range(32)]
 LONG = RotarySpec(64, scaling=scaling.LongRoPE(*FACTORS, original_length=4_096, factor=4.0))
 DYNAMIC = RotarySpec(64, scaling=scaling.DynamicNTK(4.0, original_length=4_096))
+HALF_HEAD = RotarySpec(64, rotary_dim=32, amplitude=1.2)
 LOUD, BACKWARDS = RotarySpec(64, amplitude=1.2), RotarySpec(64, reverse=True)
 BIG, MOST = RotarySpec(80, theta=1e6), RotarySpec(64, rotary_dim=48)
 STRETCHED, BY_LENGTH = RotaryEmbedding(YARN), RotaryEmbedding(DYNAMIC)
@@ -84,6 +85,12 @@ def with_pairs(x, cos, sin):
     """Tables (S, D/2)."""
     a, b = x.chunk(2, -1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def with_pairs_of_some(x, cos, sin):
+    """Twice as many dimensions as the tables have columns."""
+    x, rest = x.tensor_split([2 * cos.shape[-1]], -1)
+    return torch.cat((with_pairs(x, cos, sin), rest), -1)
 
 
 def with_tables(turn):
@@ -151,6 +158,7 @@ RIGHT = {
     "a table from an offset on": (Table(), PLAIN),
     "a table that grows": (Growing(), PLAIN),
     "tables of pairs": (with_pairs, PLAIN),
+    "tables of pairs, half a head": (with_pairs_of_some, HALF_HEAD),
     "tables of halves": (with_tables(rotate_half), PLAIN),
     "tables of neighbors": (with_tables(rotate_neighbors), NEIGHBORS),
     "complex": (lambda q, k, m: as_complex(torch.exp(1j * angles_of(m)), q, k), NEIGHBORS),

@@ -373,15 +373,21 @@ def resolve(
     if head_dim is not None:
         dims = [head_dim]
     failures: list[str] = []
+    rotating: Target | None = None
     answering: Target | None = None
     for target in _candidates(function, roles, orders, dims, spec, length):
         try:
             if _rotates(target.fresh()):
-                return replace(target, axes_stated=axes is not None)
+                found = replace(target, axes_stated=axes is not None)
+                if _keeps_rest(target.fresh()):
+                    return found
+                rotating = rotating or found
         except TargetError as error:
             failures.append(str(error))
         else:
             answering = answering or target
+    if rotating is not None:
+        return rotating
     if axes is not None:
         with suppress(ValueError):
             other = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
@@ -445,8 +451,33 @@ def _rotates(target: Target) -> bool:
         return False
     if target.tables_of is None:
         return True
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1, HEADS, LENGTH, target.head_dim, generator=generator)
-    y = target.rotate(x, torch.arange(LENGTH))
+    x, y = _with_tables_of_ours(target)
+    x, y = x[..., _part(target)], y[..., _part(target)]
     kept = (y.norm(dim=-1) / x.norm(dim=-1)).std() < 1e-4
     return bool(kept and (y[:, :, 0].sort().values / x[:, :, 0].sort().values).std() < 1e-4)
+
+
+def _keeps_rest(target: Target) -> bool:
+    """Return whether tables of ours leave the dimensions alone that a specification leaves alone.
+
+    If half a head rotates, tables in halves have as many columns as those of pairs of all of it.
+    """
+    if target.tables_of is None or target.spec is None:
+        return True
+    x, y = _with_tables_of_ours(target)
+    changed = (y - x).abs().amax((0, 1, 2)) > 1e-4
+    changed[_part(target)] = False
+    return not changed.any()
+
+
+def _part(target: Target) -> slice:
+    """Return the dimensions that rotate as specified; all without a specification."""
+    spec = target.spec
+    return slice(None) if spec is None else slice(spec.start, spec.start + int(spec.rotary_dim))
+
+
+def _with_tables_of_ours(target: Target) -> tuple[Tensor, Tensor]:
+    """Return random vectors and what the target makes of them at positions from 0 on."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, HEADS, LENGTH, target.head_dim, generator=generator)
+    return x, target.rotate(x, torch.arange(LENGTH))
