@@ -72,7 +72,7 @@ def _report(target: Callable[..., Any], config: Any, positions: int | None) -> R
 
     from ropewalk.tools.verify import Report, verify
     from ropewalk.tools.verify.call_form import TargetError
-    from ropewalk.tools.verify.verify import read_like, target_name
+    from ropewalk.tools.verify.verify import read_like
     from ropewalk.tools.verify.verify_model import takes_tokens, verify_model
     from ropewalk.tools.verify.verify_report import fault
 
@@ -83,7 +83,8 @@ def _report(target: Callable[..., Any], config: Any, positions: int | None) -> R
     try:
         return verify(target, like=config, length=positions if depends else None)
     except TargetError as error:
-        return Report(target_name(target), "", (fault("calls", "fails", str(error)),))
+        name = getattr(target, "__name__", type(target).__name__)
+        return Report(name, "", (fault("calls", "fails", str(error)),))
 
 
 def message(report: Report) -> str:

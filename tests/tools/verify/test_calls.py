@@ -16,6 +16,7 @@ PLAIN = RotarySpec(64)
 YARN = RotarySpec(64, scaling=scaling.YaRN(4.0, original_length=4_096))
 ROPE, STRETCHED = RotaryEmbedding(PLAIN), RotaryEmbedding(YARN)
 AS_PLAIN, AS_YARN, BSHD = {"like": PLAIN}, {"like": YARN}, {"axes": "bshd"}
+MOVE = {"form": "k,old_positions,new_positions"}
 AS_NEIGHBORS = {"like": RotarySpec(64, pairing="interleaved")}
 
 
@@ -127,6 +128,7 @@ WRONG = {
         AS_PLAIN,
     ),
     "pairing": ("pairing", "are half", lambda k, old, new: ROPE.shift(k, new - old), AS_NEIGHBORS),
+    "one farther": ("frequencies", "7 to 7", lambda k, a, b: ROPE.shift(k, b - a + 1), MOVE),
     "up only": ("frequencies", "7 to 0", lambda k, old, new: ROPE.shift(k, (new - old).abs()), {}),
     "one old row": ("batch", ROWS, old_row_of_all, {}),
 }
@@ -164,6 +166,17 @@ def test_a_module_is_right_until_bfloat16_rounds_its_frequencies(module, like):
     assert before.right, said(before)
     assert "module in bfloat16: after `.bfloat16()`, vectors are off by" in said(before, "remark")
     assert tools.verify(module().bfloat16(), like=like).faults == ("half-precision-angles",)
+
+
+def test_exact_tables_may_be_returned_in_bfloat16_but_not_held_in_it():
+    def served(x, position_ids):
+        return tuple(t.bfloat16() for t in TransformersLlama()(x, position_ids))
+
+    for like in (None, PLAIN):
+        report = tools.verify(served, like=like)
+        assert report.right, said(report)
+        assert "tables: cos and sin are rounded to bfloat16 when" in said(report, "remark")
+        assert tools.verify(Tabled().bfloat16(), like=like).faults == ("rounded-tables",)
 
 
 def test_modules_that_bfloat16_does_not_spoil_have_no_remark():

@@ -129,10 +129,14 @@ def head_dims(function: Callable[..., Any]) -> list[int]:
     names = ("head_dim", "dim", "rotary_dim", "dim_head", "d_head", "d")
     dims = [x for x in (getattr(owner, name, None) for name in names) if type(x) is int]
     if isinstance(owner, nn.Module):
-        sizes = [x.shape[-1] for x in (*owner.buffers(), *owner.parameters()) if x.ndim]
+        sizes = [x.shape[-1] for x in _tensors(owner) if x.ndim]
         dims += [dim for size in sizes for dim in (2 * size, size)]
     dims += [64, 128, 32, 96, 80, 256, 16, 8]
     return [dim for dim in dict.fromkeys(dims) if 2 <= dim <= 1024]
+
+
+def _tensors(module: nn.Module) -> tuple[Tensor, ...]:
+    return (*module.parameters(), *module.buffers())
 
 
 TableForm = Literal["none", "pairs", "half", "interleaved"]
@@ -209,16 +213,24 @@ class Target:
             return replace(self, function=copy.deepcopy(self.function))
         return self
 
+    @property
+    def module(self) -> nn.Module | None:
+        """The module that it is, or of which it is a method."""
+        owner = getattr(self.function, "__self__", self.function)
+        return owner if isinstance(owner, nn.Module) else None
+
+    @property
+    def dtypes(self) -> set[torch.dtype]:
+        """The dtypes of the module's parameters and buffers."""
+        owner = self.module
+        return set() if owner is None else {x.dtype for x in _tensors(owner)}
+
     def in_bfloat16(self) -> Target | None:
         """Return a copy of its module after `.bfloat16()`, or None if that rounds nothing."""
         rounded = self.fresh()
-        owner = getattr(rounded.function, "__self__", rounded.function)
-        if not isinstance(owner, nn.Module):
+        if rounded.module is None or not {torch.float32, torch.float64} & self.dtypes:
             return None
-        wide = (torch.float32, torch.float64)
-        if not any(x.dtype in wide for x in (*owner.parameters(), *owner.buffers())):
-            return None
-        owner.bfloat16()
+        rounded.module.bfloat16()
         return rounded
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:

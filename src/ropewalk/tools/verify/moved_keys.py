@@ -19,8 +19,8 @@ from ropewalk.tools.verify.function_checks import AT, SAME, SHORT, far, random
 from ropewalk.tools.verify.verify_report import Check, fault, right
 
 NAME = "moves"
-#: Old and new positions: up, down, in another order, not at all, far down; float32 angles serve.
-MOVES = ((AT, AT + 7), (AT + 7, AT), (AT, AT.flip(0)), (AT + 7, AT + 7), (AT + 4_000, AT + 100))
+#: Old and new positions: not at all, up, down, in another order, far down; float32 angles serve.
+MOVES = ((AT + 7, AT + 7), (AT, AT + 7), (AT + 7, AT), (AT, AT.flip(0)), (AT + 4_000, AT + 100))
 
 
 def spec_of_moves(spec: RotarySpec, length: int | None) -> RotarySpec:

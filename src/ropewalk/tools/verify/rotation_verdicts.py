@@ -154,7 +154,7 @@ def _check_line(structure: Structure, frequencies: Tensor) -> Check:
     near = structure.positions <= NEAR
     off = residuals(structure, frequencies)[near]
     positions = structure.positions[near]
-    limit = allowed(positions, frequencies) + roundoff(structure)
+    limit = allowed(positions, frequencies) + 2 * roundoff(structure)  # of both, angle and line
     worst = (off / limit).max().item()
     if worst <= 1:
         return right(name, f"angles are proportional to positions within {off.max():.1e} radians")

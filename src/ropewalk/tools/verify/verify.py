@@ -141,12 +141,7 @@ def verify(
         if spec is not None and resolved.moves:
             specified = replace(specified, spec=spec_of_moves(spec, length))
         checks = tuple(_checks(resolved, specified, length))
-    return Report(target_name(target), resolved.form, checks)
-
-
-def target_name(target: object) -> str:
-    """Return the name of a function, or of the class of a module."""
-    return str(getattr(target, "__name__", type(target).__name__))
+    return Report(getattr(target, "__name__", type(target).__name__), resolved.form, checks)
 
 
 NO_RULE = "near angles follow no known theta and factor"
@@ -199,12 +194,13 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     history = _attempt("called twice", twice, target)
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
-    # The tables of rounded vectors cannot be told.
-    yield from (
-        check
-        for check in _rotation(measured, specified, length, STATEFUL if stateful else 2**17)
-        if not (linear.fault and check.fault == "rounded-tables")
-    )
+    for check in _rotation(measured, specified, length, STATEFUL if stateful else 2**17):
+        if check.fault != "rounded-tables":
+            yield check
+        elif target.makes_tables and not {torch.bfloat16, torch.float16} & target.dtypes:
+            yield remark(check.name, f"{check.says} when they are returned, not when they are made")
+        elif not linear.fault:  # the tables of rounded vectors cannot be told
+            yield check
     yield where
     if not where.fault:
         yield from _attempt("one token", call_checks.check_one_token, target)
