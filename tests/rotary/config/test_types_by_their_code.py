@@ -131,6 +131,17 @@ def test_latent_attention_of_deepseek_vl2():
     ).layers  # fmt: skip
 
 
+def test_heads_without_latent_attention_have_the_yarn_of_llama():
+    yarn = {"type": "yarn", "factor": 4.0, "mscale_all_dim": 1.0}
+    for latent, amplitude in ((False, 0.1 * math.log(4) + 1), (True, 1.0)):
+        sizes = {"use_mla": latent, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64 * latent}
+        fields = {**sizes, "rope_scaling": {**yarn, "original_max_position_embeddings": 2048}}
+        changes = {f"language_config.{key}": value for key, value in fields.items()}
+        rope = ModelSpec.from_config(changed("deepseek-ocr", changes)).layers[0].rope
+        rotated = RotaryEmbedding(rope).rotate(torch.ones(1, 1, 1, rope.head_dim), torch.arange(1))
+        assert float(rotated.max()) == pytest.approx(amplitude)
+
+
 def test_hunyuan_vl_has_earlier_names_and_places():
     new = PUBLISHED["hunyuan-ocr-1.5"]["text_config"]
     rope = new["rope_parameters"]

@@ -243,7 +243,9 @@ def normalize_section(
 
 def without_latent_attention(conventions: RopeConventions) -> RopeConventions:
     """Return the conventions of a model whose `latent_key` is false: those of Llama."""
-    return conventions._replace(head_layout="head", pairing="half", write_pairing=None)
+    return conventions._replace(
+        head_layout="head", pairing="half", write_pairing=None, yarn_ratio=False
+    )
 
 
 def _with_stated_pairing(section: JsonObject, conventions: RopeConventions) -> RopeConventions:

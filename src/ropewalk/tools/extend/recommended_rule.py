@@ -68,9 +68,8 @@ FOLLOWED: Mapping[str, Followed] = {
 #: Model types whose code is next to the weights, and is not in transformers 5.23.
 OWN_CODE = frozenset(
     {
-        *("Yi", "baichuan", "bailing_moe", "bailing_moe_v2", "deepseek", "deepseek_vl_v2"),
-        *("dots_ocr", "exaone", "grok-1", "hunyuan", "mimo", "minicpmo", "minicpmv"),
-        *("multi_modality", "qwen", "stablelm_epoch"),
+        *("Yi", "bailing_moe", "bailing_moe_v2", "deepseek", "deepseek_vl_v2", "dots_ocr"),
+        *("exaone", "hunyuan", "mimo", "minicpmo", "minicpmv", "multi_modality"),
     }
 )
 
