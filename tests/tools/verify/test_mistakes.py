@@ -108,6 +108,7 @@ ALL = (  # what it is called here, the function, what it should be, the faults, 
     ("keys swapped", keys(swapped), None, "cos-sin-mixed", "cos and sin are exchanged in keys"),
     ("keys back", keys(lambda k, m: half(k, -m)), PLAIN, "wrong-sign", "opposite directions"),
     ("keys scaled", keys(lambda k, m: half(k, m / 4)), None, "frequencies", "0.25 times as far"),
+    ("far keys", keys(lambda k, m: half(k, m.clamp(max=9_000))), None, "table-too-short", "16,384"),
     ("keys long", keys(lambda k, m: 2 * half(k, m)), None, "amplitude", "multiplied by 2"),
     ("keys mixed", keys(others.layouts_mixed), None, "layouts-mixed", "keys: cos and sin repeat"),
     ("keys partly", keys(partly(half)), None, "rotary-part", "16 dimensions of keys rotate"),
@@ -146,7 +147,7 @@ ALL = (  # what it is called here, the function, what it should be, the faults, 
     ("theta and bfloat16", other_thetas_in_bfloat16, PLAIN, f"theta {HALF}", "theta is 500000"),
     ("mixed", others.layouts_mixed, PLAIN, "layouts-mixed", "for neighbors"),
     ("mixed, like the tables", others.layouts_mixed, NEIGHBORS, "layouts-mixed", "for neighbors"),
-    ("mixed otherwise", others.layouts_mixed_otherwise, None, "layouts-mixed", "once after"),
+    ("mixed otherwise", others.layouts_mixed_otherwise, None, "layouts-mixed", "in the other half"),
     ("mixed in part", partly(others.layouts_mixed), QUARTER, "layouts-mixed", "for neighbors"),
     (
         "mixed, any theta",
@@ -225,6 +226,16 @@ def test_the_field_of_a_rule_is_named(frequencies, spec, words):
     report = tools.verify(function, like=spec, length=length)
     assert len(report.faults) == 1, report.faults
     assert words in next(report.with_verdict("fault")).says
+
+
+@pytest.mark.parametrize("pairs", [1, 2])
+def test_few_pairs_have_a_verdict_too(pairs):
+    """No theta can be fitted to one."""
+    f = torch.tensor([0.3, 0.2])[:pairs]
+    report = tools.verify(
+        lambda q, k, m: (half(q, m, f), half(k, m, 2 * f)), like=RotarySpec(2 * pairs)
+    )
+    assert report.faults == ("frequencies", "rotated-twice")
 
 
 def test_a_fraction_says_which_dimensions_rotate():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.model_spec import ModelSpec
-from ropewalk.rotary.scaling import RULES, Llama3, NTKAware, Scaling, YaRN
+from ropewalk.rotary.scaling import RULES, Llama3, NTKAware, Proportional, Scaling, YaRN
 from ropewalk.rotary.spec import RotarySpec
 
 
@@ -70,7 +70,7 @@ def other_thetas(spec: RotarySpec, length: int | None) -> Iterator[Hypothesis]:
     for theta in THETAS:
         if theta != spec.theta:
             says = theta_is(f"{theta:.12g}", spec.theta)
-            yield from _of(replace(spec, theta=theta), length, says, "theta")
+            yield from _with(spec, length, "theta", says, theta=theta)
 
 
 def theta_is(measured: str, specified: float) -> str:
@@ -78,12 +78,21 @@ def theta_is(measured: str, specified: float) -> str:
     return f"theta is {measured}, specified is {specified:.12g}"
 
 
-def _of(
-    spec: RotarySpec, length: int | None, says: str, fault: str = "frequencies"
+def _with(
+    spec: RotarySpec, length: int | None, fault: str, says: str, **changed: Any
 ) -> Iterator[Hypothesis]:
-    """Yield the frequencies of a spec, unless its rule refuses its theta, size or length."""
+    """Yield the frequencies of a spec with other fields, unless they do not fit together."""
     with suppress(ValueError, ArithmeticError):
-        yield Hypothesis(fault, says, spec.inverse_frequencies(length))
+        frequencies = replace(spec, **changed).inverse_frequencies(length)
+        yield Hypothesis(fault, says, frequencies)
+
+
+def changed_fractions(spec: RotarySpec) -> Iterator[tuple[str, RotarySpec]]:
+    """Yield specs with another fraction of `Proportional`: what rotates depends on it."""
+    if isinstance(spec.scaling, Proportional):
+        for says, rule in changed_rules(spec.scaling):
+            with suppress(ValueError):  # no pair is left
+                yield says, replace(spec, scaling=rule)
 
 
 def _other_exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
@@ -173,8 +182,7 @@ def changed_fields(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ..
                 changed = other(**{name: given[name] for name in names})
                 changes.append((f"as if the rule were {changed!r}", changed))
     for says, changed in changes:
-        with suppress(ValueError):  # a rule with a number for each pair
-            made += _of(replace(spec, scaling=changed), length, says)
+        made += _with(spec, length, "frequencies", says, scaling=changed)
     own = spec.inverse_frequencies(length)
     return tuple(
         each for each in made if not torch.allclose(each.frequencies, own, rtol=1e-6, atol=0)
@@ -189,8 +197,13 @@ def _misread_rule(spec: RotarySpec, rule: Scaling) -> Iterator[Hypothesis]:
         for edge in (rule.low_freq_factor, rule.high_freq_factor):
             step = replace(rule, low_freq_factor=edge, high_freq_factor=edge)
             says = "as if low_freq_factor and high_freq_factor were exchanged"
-            yield from _of(replace(spec, scaling=step), None, says)
-    if factor is None or spec.axes is not None or spec.pairs < 2:
+            yield from _with(spec, None, "frequencies", says, scaling=step)
+    if (
+        not isinstance(factor, (int, float))
+        or factor < 1
+        or spec.axes is not None
+        or spec.pairs < 2
+    ):
         return
     theta = NTKAware(factor).larger_theta(spec.theta, spec.rotary_dim)
     if isinstance(rule, YaRN) and spec.theta > 1:
@@ -202,9 +215,8 @@ def _misread_rule(spec: RotarySpec, rule: Scaling) -> Iterator[Hypothesis]:
             ("slow pairs have the base of NTKAware, instead of positions / factor", ntk, betas),
         ):
             yield Hypothesis("frequencies", says, _blended(spec, rule, plain, slow, ends))
-    if spec.scaling is not None and not rule.needs_length:
-        says = f"theta is multiplied as NTKAware does, and {type(rule).__name__} is applied too"
-        yield from _of(replace(spec, theta=theta), None, says, "rule-applied-twice")
+    says = f"theta is multiplied as NTKAware does, and {type(rule).__name__} is applied too"
+    yield from _with(spec, None, "rule-applied-twice", says, theta=theta)
 
 
 def _blended(
@@ -243,15 +255,18 @@ def half_precision_angles(frequencies: Tensor, positions: Tensor) -> Iterator[tu
 def fit_theta(frequencies: Tensor) -> tuple[float, float, float]:
     """Return theta, a factor and the largest relative error of f_i = theta^(-2i/R) / factor.
 
-    frequencies: positive (R/2,), of at least two pairs.
+    frequencies: positive (R/2,). Of one pair, nothing fits: nan, nan and infinity.
     """
+    if len(frequencies) < 2:
+        return math.nan, math.nan, math.inf
     logs = frequencies.log()
     index = torch.arange(len(logs), dtype=torch.float64)
     centered = index - index.mean()
     slope = float((centered * logs).sum() / centered.square().sum())
     intercept = float(logs.mean() - slope * index.mean())
     error = (logs - slope * index - intercept).abs().max().item()
-    return math.exp(-slope * len(logs)), math.exp(-intercept), error
+    theta, factor = (math.exp(min(x, 700.0)) for x in (-slope * len(logs), -intercept))
+    return theta, factor, error
 
 
 def apart(value: float, other: float) -> str | None:

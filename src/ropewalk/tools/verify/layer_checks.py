@@ -18,15 +18,13 @@ from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.applied_rotation import Applied, applied_matrices, leftovers
 from ropewalk.tools.verify.capture_attention import Attended
-from ropewalk.tools.verify.frequency_mistakes import half_precision_angles, other_ropes
+from ropewalk.tools.verify.frequency_mistakes import other_ropes
 from ropewalk.tools.verify.key_verdicts import same_for_keys
-from ropewalk.tools.verify.measured_rotation import NEAR, Structure, pairs_of, wrapped
+from ropewalk.tools.verify.measured_rotation import NEAR, Structure, pairs_of
 from ropewalk.tools.verify.rotation_verdicts import (
     angle_errors,
     check_rotation,
     compare,
-    signs,
-    speeds,
 )
 from ropewalk.tools.verify.verify_report import Check, Place, fault, not_tested, remark, right
 
@@ -347,12 +345,6 @@ def _far(structure: Structure, rope: RotarySpec, length: int | None) -> list[Che
     same = (structure.blocks[beyond] - structure.blocks[-1]).abs().max() < 1e-4
     if same and len(positions) > 1:
         return [fault(name, "table-too-short", f"{says}; the last row is repeated")]
-    frequencies = speeds(rope, length, structure) * signs(structure)
-    turned = wrapped(structure.angles - structure.angles[:1])[beyond]
-    for rounding, coarse in half_precision_angles(frequencies, positions):
-        if (wrapped(turned - coarse).abs() <= 2 * limit + 0.005).all():
-            says = f"{rounding}; {says}"
-            return [fault(name, "half-precision-angles", says, mistake=rounding)]
     return [fault(name, "frequencies", says, mistake=mistake, error=off.max().item())]
 
 

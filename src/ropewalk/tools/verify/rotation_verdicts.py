@@ -14,12 +14,12 @@ from torch import Tensor
 
 from ropewalk.checks import ranges
 from ropewalk.rotary.frequencies import cos_sin
-from ropewalk.rotary.scaling import Proportional
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.rotary.tables import apply_tables
 from ropewalk.tools.verify.frequency_mistakes import (
     Hypothesis,
     apart,
+    changed_fractions,
     changed_rules,
     fit_theta,
     frequency_hypotheses,
@@ -262,12 +262,12 @@ def compare(
     """
     expected = structure_of(spec, structure.positions, length)
     part = _compare_part(structure, expected)
-    if part.fault and isinstance(spec.scaling, Proportional):  # its fraction says what rotates
-        for says, rule in changed_rules(spec.scaling):
-            other = replace(spec, scaling=rule)
-            if structure_of(other, structure.positions, length).pairs_as(structure):
-                part = replace(part, says=f"{part.says}: {says}", mistake=says)
-                spec, expected = other, structure_of(other, structure.positions, length)
+    for says, other in changed_fractions(spec) if part.fault else ():
+        wanted = structure_of(other, structure.positions, length)
+        if wanted.pairs_as(structure):
+            part = replace(part, says=f"{part.says}: {says}", mistake=says)
+            spec, expected = other, wanted
+            break
     checks = [part, _compare_pairs(structure, expected)]
     measured = slopes(structure)
     if structure.writes.numel() != expected.writes.numel() and not spec.axes:
@@ -363,12 +363,10 @@ def _compare_frequencies(
     off_by = f"off by {error:.3g} radians at position {int(positions[row]):,}"
     visible = seen(spec, length, structure)
     mistakes = _mistakes(measured, slopes(structure).abs(), spec, others, length, visible)
-    checks = []
-    for named, mistake, numbers in mistakes:
-        says = f"{mistake}; {off_by}" if mistake else off_by
-        checks.append(fault(name, named, says, mistake=mistake, **numbers, error=error))
-        name = "rounding"  # the second, if there are two
-    return checks
+    (named, mistake, numbers), *more = mistakes
+    says = f"{mistake}; {off_by}" if mistake else off_by
+    first = fault(name, named, says, mistake=mistake, **numbers, error=error)
+    return [first, *(fault("rounding", x, says, mistake=says) for x, says, _ in more)]
 
 
 Named = tuple[str, str, dict[str, float]]  # the fault, what it is in words, and what was measured
