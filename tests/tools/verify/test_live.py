@@ -84,6 +84,8 @@ def test_a_model_of_transformers_is_right_in_every_layer(model_type):
     assert not list(report.with_verdict("not tested"))
     names = {"frequencies", "pairing", "amplitude", "values"}
     assert names <= {check.name for check in report.with_verdict("right")}
+    cached = [check.says for check in report.with_verdict("remark") if check.name == "cached keys"]
+    assert len(cached) == (model_type == "phi3")  # whose rule switches by the length
 
 
 def test_the_model_is_left_as_it_was():

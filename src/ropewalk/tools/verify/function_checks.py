@@ -148,14 +148,19 @@ def check_history(target: Target, spec: RotarySpec | None) -> list[Check]:
     if (error := far(within[:, :, :SHORT], before)) <= SAME:
         return [twice, right("two lengths", f"the same in calls of {SHORT} and {count:,} tokens")]
     if spec is not None and spec.needs_length:
-        says = (
-            f"depends on the length, as {type(spec.scaling).__name__} does: when a sequence grows "
-            f"beyond {original:,} tokens, keys that are cached do not fit new queries until "
-            f"`rerotate` moves them; or give all calls the final length"
-        )
-        return [twice, remark("two lengths", says)]
+        return [twice, remark("two lengths", on_cached_keys(spec))]
     says = f"positions 0 to {SHORT - 1} differ by {error:.3g} in a call of {count:,} tokens"
     return [twice, fault("two lengths", "history", says, error=error)]
+
+
+def on_cached_keys(spec: RotarySpec) -> str:
+    """Return what a rule that depends on the length means for keys in a cache."""
+    original = int(getattr(spec.scaling, "original_length", 0))
+    return (
+        f"depends on the length, as {type(spec.scaling).__name__} does: when a sequence grows "
+        f"beyond {original:,} tokens, keys that are cached do not fit new queries until "
+        f"`rerotate` moves them; or give all calls the final length"
+    )
 
 
 def check_heads(target: Target) -> Check:

@@ -19,8 +19,9 @@ from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.live_model import preserved
 from ropewalk.tools.verify.applied_rotation import rows_for
 from ropewalk.tools.verify.capture_attention import Attended, Recorder, Shape, capture, hollow
+from ropewalk.tools.verify.function_checks import on_cached_keys
 from ropewalk.tools.verify.layer_checks import NAME, AxisRun, LengthRun, PlaceRun, number_in
-from ropewalk.tools.verify.verify_report import Check, Place, Report, fault, not_tested
+from ropewalk.tools.verify.verify_report import Check, Place, Report, fault, not_tested, remark
 
 #: Names that code gives to the argument for tokens, and to that for positions.
 TOKEN_NAMES = "input_ids decoder_input_ids tokens token_ids ids idx inputs input"
@@ -276,6 +277,9 @@ def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) ->
         if not number and run.unplaced:
             yield from _verify_places(driver, spec, path, run.unplaced)
     yield from _verify_axes(driver, shape, spec, path)
+    ropes = (layer.rope for layer in spec.layers if layer.rope is not None)
+    for says in dict.fromkeys(on_cached_keys(rope) for rope in ropes if rope.needs_length):
+        yield remark("cached keys", says)
 
 
 def _run_length(
