@@ -77,6 +77,11 @@ def bfloat16_tables(x, m):
     return others.rounded_tables(x, m, torch.bfloat16)
 
 
+def theta_tables(x, m):
+    angles = torch.cat((m[:, None] * inverse(64, 5e5),) * 2, -1)
+    return x * angles.cos().bfloat16().float() + rotate_half(x) * angles.sin().bfloat16().float()
+
+
 def yarn_tables(x, m):
     """The amplitude is multiplied before cos and sin are rounded, as transformers does."""
     cos, sin = RotaryEmbedding(YARN).tables(m)
@@ -93,6 +98,7 @@ ALL = (  # what it is called here, the function, what it should be, the faults, 
     ("float16 tables alone", others.rounded_tables, None, "rounded-tables", "rounded to float16"),
     ("bfloat16 tables", bfloat16_tables, PLAIN, "rounded-tables", "rounded to bfloat16"),
     ("bfloat16 tables alone", bfloat16_tables, None, "rounded-tables", "rounded to bfloat16"),
+    ("tables and theta", theta_tables, PLAIN, "theta rounded-tables", "theta is 500000"),
     ("with an amplitude", yarn_tables, YARN, "rounded-tables", "rounded to float16"),
     ("tables of keys", keys(bfloat16_tables), PLAIN, "rounded-tables", "cos and sin of keys"),
     ("bfloat16 positions", bfloat16_positions, PLAIN, HALF, "positions are rounded to bfloat16"),

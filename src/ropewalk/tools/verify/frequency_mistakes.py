@@ -65,12 +65,15 @@ def frequency_hypotheses(
     yield Hypothesis("rotated-twice", "every angle is doubled", 2 * expected)
 
 
-def other_thetas(spec: RotarySpec, length: int | None) -> Iterator[Hypothesis]:
-    """Yield the frequencies of other models' thetas, under the specified rule."""
+@lru_cache(maxsize=16)  # a model has few ropes, and many layers
+def other_thetas(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ...]:
+    """Return the frequencies of other models' thetas, under the specified rule."""
+    made: list[Hypothesis] = []
     for theta in THETAS:
         if theta != spec.theta:
             says = theta_is(f"{theta:.12g}", spec.theta)
-            yield from _with(spec, length, "theta", says, theta=theta)
+            made += _with(spec, length, "theta", says, theta=theta)
+    return tuple(made)
 
 
 def theta_is(measured: str, specified: float) -> str:
@@ -111,7 +114,7 @@ def _other_exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
         yield Hypothesis("wrong-exponent", f"the exponent is {says}", spec.theta**-exponents)
 
 
-#: Values that configs have in the fields of rules, and theirs of theta, the commonest first.
+#: Values that configs have in the fields of rules, and as theta, the commonest first.
 USUAL: Mapping[str, tuple[float, ...]] = {
     "factor": (1, 2, 4, 8, 16, 32, 40, 64),
     "original_length": (4_096, 8_192, 32_768, 2_048, 16_384, 65_536, 131_072, 262_144),
@@ -166,7 +169,7 @@ def _multiples(value: float, factor: float) -> list[float]:
     return [type(value)(round(x) if isinstance(value, int) else x) for x in made if x >= 1]
 
 
-@lru_cache(maxsize=16)  # a model has few ropes, and many layers
+@lru_cache(maxsize=16)
 def changed_fields(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ...]:
     """Return the frequencies of misread rules: one field changed, or another rule with the same."""
     rule = spec.scaling

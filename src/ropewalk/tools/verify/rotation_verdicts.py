@@ -228,7 +228,7 @@ def angle_errors(
     angles = torch.atan2(sin, cos) * spec.inverse_frequencies(length).sign()
     exact = angles[:, seen(spec, length, near)] * signs(near)
     off = wrapped(reached.angles - reached.angles[:1] - exact).abs()
-    return off, allowed(reached.positions, speeds(spec, length, near)) + roundoff(near)
+    return off, allowed(reached.positions, speeds(spec, length, near)) + 2 * roundoff(near)
 
 
 def speeds(spec: RotarySpec, length: int | None, structure: Structure) -> Tensor:
@@ -352,7 +352,7 @@ def _compare_frequencies(
     name, near = "frequencies", structure.positions <= NEAR
     angles = wrapped(structure.angles[near] - structure.angles[:1])  # position 0 is apart
     positions = structure.positions[near]
-    measured = _Near(positions, angles, signs(structure), roundoff(structure))
+    measured = _Near(positions, angles, signs(structure), 2 * roundoff(structure))
     exact = speeds(spec, length, structure)
     off = measured.off(exact)
     if measured.fits(exact):
@@ -399,10 +399,12 @@ def _mistakes(
     if (found := _one_number(measured, exact, spec)) is not None:
         return [found]
     for named, says, frequencies in hypotheses + seen_of(other_thetas(spec, length)):
+        if near.fits(frequencies):
+            return [(named, says, {})]
         alike = ((measured - frequencies).abs() <= 4 * BFLOAT16 * frequencies).all()
         if alike and (rounding := near.rounding_of(frequencies)) is not None:
             return [(named, says, {}), ("half-precision-angles", rounding, {})]
-    return [_unnamed(measured, exact, spec)]
+    return [_unnamed(measured, exact, spec, near.coarse)]
 
 
 def _one_number(measured: Tensor, exact: Tensor, spec: RotarySpec) -> Named | None:
@@ -420,11 +422,11 @@ def _one_number(measured: Tensor, exact: Tensor, spec: RotarySpec) -> Named | No
     return None
 
 
-def _unnamed(measured: Tensor, exact: Tensor, spec: RotarySpec) -> Named:
+def _unnamed(measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float) -> Named:
     """Return the fault, and what can be said, of frequencies that nothing explains exactly."""
     factors = measured / exact.clamp(min=1e-30)
     theta, factor, misfit = fit_theta(measured.clamp(min=1e-30))
-    if ((factors - 1).abs() < 2 * BFLOAT16).all():
+    if not coarse and ((factors - 1).abs() < 2 * BFLOAT16).all():
         return "half-precision-angles", "near the specified ones", {}
     short = f"{rounded(theta, 1e-3):.12g}"
     near = misfit < 1e-3 and abs(factor - 1) < 1e-3 and short != f"{spec.theta:.12g}"
