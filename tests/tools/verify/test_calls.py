@@ -16,7 +16,7 @@ PLAIN = RotarySpec(64)
 YARN = RotarySpec(64, scaling=scaling.YaRN(4.0, original_length=4_096))
 ROPE, STRETCHED = RotaryEmbedding(PLAIN), RotaryEmbedding(YARN)
 AS_PLAIN, AS_YARN, BSHD = {"like": PLAIN}, {"like": YARN}, {"axes": "bshd"}
-MOVE = {"form": "k,old_positions,new_positions"}
+BFLOAT16, MOVE = inverse().bfloat16().float(), {"form": "k,old_positions,new_positions"}
 AS_NEIGHBORS = {"like": RotarySpec(64, pairing="interleaved")}
 
 
@@ -31,6 +31,10 @@ def of_more(x, positions):
 
 def offset_of_more(x, offset=0):
     return half(x, of_more(x, torch.arange(offset, offset + x.shape[-2])))
+
+
+def rows_of_more(q, k, position_ids):
+    return tuple(half(x, of_more(x, position_ids)[:, None]) for x in (q, k))
 
 
 def bshd_of_more(x, positions):
@@ -62,82 +66,58 @@ def tables_in_their_dtype(x, positions):
     return angles.cos(), angles.sin()
 
 
+def twice_stretched(k, old, new):
+    return STRETCHED.rotate(STRETCHED.rotate(k, -old), new)
+
+
+def coarse_moves(k, old, new):
+    return half(k, new.bfloat16() - old.bfloat16())
+
+
 def old_row_of_all(k, old, new):
     return ROPE.shift(k, new - (old if old.ndim == 1 else old[:1]))
 
 
-ONE, OF_Q = ("position 7 and position 0 have one result", "position 7 of q and position 0 have one")
+ONE, OF_Q = "position 7 is rotated like position 0", "position 7 of q is rotated like position 0"
 FEW, AXES = "with fewer key heads than query heads", "if its vectors are (B, H, S, D), state that"
 RAISES, ROWS = "one token: a call of one token raises: IndexError", "padded: rows with positions of"
-FAR, UNDONE = (
-    "position 131,071: frequencies are rounded to bfloat16",
-    "old positions have no effect",
-)
+FAR = "position 131,071: frequencies are rounded to bfloat16"
+IGNORED, COARSE = "positions-ignored", "half-precision-angles"
 #: Fault, words of its check, function, and arguments of `verify`.
 WRONG = {
     "offset of one": ("offset-ignored", ONE, offset_of_more, {}),
-    "position of one": ("positions-ignored", ONE, lambda x, m: half(x, of_more(x, m)), AS_PLAIN),
-    "row of one": (
-        "positions-ignored",
-        OF_Q,
-        lambda q, k, pos: tuple(half(x, of_more(x, pos)[:, None]) for x in (q, k)),
-        {},
-    ),
-    "(B, S, H, D) of one": ("positions-ignored", ONE, bshd_of_more, {}),
-    "tables of one": ("positions-ignored", ONE, TablesOfMore(), AS_PLAIN),
+    "position of one": (IGNORED, ONE, lambda x, m: half(x, of_more(x, m)), AS_PLAIN),
+    "row of one": (IGNORED, OF_Q, rows_of_more, {}),
+    "(B, S, H, D) of one": (IGNORED, ONE, bshd_of_more, {}),
+    "tables of one": (IGNORED, ONE, TablesOfMore(), AS_PLAIN),
     "one ahead": ("history", "like position 8", lambda x, m: half(x, m + (len(m) == 1)), {}),
     "one raises": ("fails", RAISES, refuses_one, {}),
     "stacked": ("fails", FEW, lambda q, k, m: half(torch.stack((q, k)), m).unbind(0), AS_PLAIN),
     "expanded": ("fails", FEW, expanded, {}),
-    "few keys": ("heads", FEW, lambda q, k, m: (half(q, m), half(k, m) * k.shape[1] / q.shape[1])),
+    "few": ("heads", FEW, lambda q, k, m: (half(q, m), half(k, m) * k.shape[1] / q.shape[1]), {}),
     "along heads": ("heads", "rotates along the axis of heads", along_heads, BSHD),
     "that, with positions": ("heads", AXES, half, {**BSHD, **AS_PLAIN}),
     "no rotation": ("uninitialised-frequencies", "no dimension", lambda x, m: x, BSHD),
-    "coarse tables": ("half-precision-angles", "vectors: are off by", tables_in_their_dtype, {}),
-    "far bfloat16": (
-        "half-precision-angles",
-        FAR,
-        lambda x, m: half(x, m, inverse().bfloat16().float()),
-        AS_PLAIN,
-    ),
-    "old ignored": ("positions-ignored", UNDONE, lambda k, old, new: ROPE.rotate(k, new), {}),
-    "new ignored": (
-        "positions-ignored",
-        "new positions have no effect",
-        lambda k, old, new: ROPE.unrotate(k, old),
-        AS_PLAIN,
-    ),
-    "both ignored": ("positions-ignored", "keys stay as they were", lambda k, old, new: k, {}),
+    "coarse tables": (COARSE, "vectors: are off by", tables_in_their_dtype, {}),
+    "far bfloat16": (COARSE, FAR, lambda x, m: half(x, m, BFLOAT16), AS_PLAIN),
+    "old ignored": (IGNORED, "old positions have no", lambda k, a, b: ROPE.rotate(k, b), MOVE),
+    "new ignored": (IGNORED, "new positions have no", lambda k, a, b: ROPE.unrotate(k, a), MOVE),
+    "both ignored": (IGNORED, "keys stay as they were", lambda k, old, new: k, {}),
     "wrong way": ("wrong-sign", "32 of 32", lambda k, old, new: ROPE.shift(k, old - new), AS_PLAIN),
-    "amplitude": (
-        "amplitude",
-        "by 1.13863",
-        lambda k, old, new: STRETCHED.rotate(k, new - old),
-        {},
-    ),
-    "amplitude twice": (
-        "amplitude",
-        "keys are multiplied by 1.29648",
-        lambda k, old, new: STRETCHED.rotate(STRETCHED.rotate(k, -old), new),
-        AS_YARN,
-    ),
-    "moved by bfloat16": (
-        "half-precision-angles",
-        "positions are rounded to bfloat16",
-        lambda k, old, new: half(k, (new.bfloat16() - old.bfloat16()).float()),
-        AS_PLAIN,
-    ),
+    "amplitude": ("amplitude", "by 1.13863", lambda k, a, b: STRETCHED.rotate(k, b - a), MOVE),
+    "twice": ("amplitude", "by 1.29648", twice_stretched, AS_YARN),
+    "coarse moves": (COARSE, "positions are rounded to bfloat16", coarse_moves, AS_PLAIN),
     "pairing": ("pairing", "are half", lambda k, old, new: ROPE.shift(k, new - old), AS_NEIGHBORS),
     "one farther": ("frequencies", "7 to 7", lambda k, a, b: ROPE.shift(k, b - a + 1), MOVE),
-    "up only": ("frequencies", "7 to 0", lambda k, old, new: ROPE.shift(k, (new - old).abs()), {}),
+    "up only": ("frequencies", "7 to 0", lambda k, a, b: ROPE.shift(k, (b - a).abs()), MOVE),
     "one old row": ("batch", ROWS, old_row_of_all, {}),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fault_of_a_call_is_named_alone(name):
-    fault, words, function, *given = WRONG[name]
-    report = tools.verify(function, **(given[0] if given else {}))
+    fault, words, function, given = WRONG[name]
+    report = tools.verify(function, **given)
     assert report.faults == (fault,), said(report)
     assert words in said(report)
 
@@ -185,20 +165,20 @@ def test_modules_that_bfloat16_does_not_spoil_have_no_remark():
         assert "module in bfloat16" not in {check.name for check in tools.verify(rope).checks}
 
 
-BACK = "sign of moves: by old less new"
 REMARKS = [
-    ("axes: (B, H, S, D) was found by trial", along_heads, True),
-    ("rows of positions: (B, S), a row for each sequence, raise", half, False),
-    (BACK, lambda k, old, new: ROPE.shift(k, old - new), False),
+    ("axes: (B, H, S, D) was found by trial", along_heads),
+    ("rows of positions: (B, S), a row for each sequence, raise", half),
+    ("sign of moves: by old less new", lambda k, old, new: ROPE.shift(k, old - new)),
 ]
 
 
-@pytest.mark.parametrize(("words", "function", "ends"), REMARKS)
-def test_right_functions_have_remarks(words, function, ends):
+@pytest.mark.parametrize(("words", "function"), REMARKS)
+def test_right_functions_have_remarks(words, function):
     report = tools.verify(function)
     assert report.right, said(report)
     assert words in said(report, "remark")
-    assert ends == (words not in said(tools.verify(function, axes="bhsd"), "remark"))
+    stated = said(tools.verify(function, axes="bhsd"), "remark")
+    assert (words in stated) == (function is not along_heads)
 
 
 LONG = scaling.LongRoPE([1.0] * 32, [2.0 + i for i in range(32)], 16_384, factor=4.0)

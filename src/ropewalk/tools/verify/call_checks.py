@@ -1,7 +1,4 @@
-"""Checks of calls as a model makes them: one token in decoding, grouped heads, rows of positions.
-
-Each compares such a call with the rotation of a longer, plainer one.
-"""
+"""Checks of calls as a model makes them: one token, grouped heads, rows of positions."""
 
 from __future__ import annotations
 
@@ -68,13 +65,12 @@ def _wrong_token(target: Target, role: Role, at: int, alone: Tensor, tried: Tens
     where = f"in calls of one token, position {at}" + f" of {role}" * (len(target.rotates) > 1)
     errors = [far(alone, tried[:, :, p : p + 1]) for p in range(SHORT)]
     like = min(range(SHORT), key=errors.__getitem__)
-    if at and not like and errors[like] <= SAME:
-        says = f"{where} and position 0 have one result"
-        return fault(name, f"{argument}-ignored", says)
-    says = f"{where} is off by {errors[at]:.3g} from longer calls"
+    found = f"is off by {errors[at]:.3g} from longer calls"
     if errors[like] <= SAME:
-        says = f"{where} is rotated like position {like}"
-    return fault(name, "history", says, error=errors[at])
+        found = f"is rotated like position {like}"
+    ignored = at and not like and errors[like] <= SAME
+    named = f"{argument}-ignored" if ignored else "history"
+    return fault(name, named, f"{where} {found}", error=errors[at])
 
 
 def check_grouped(target: Target) -> list[Check]:

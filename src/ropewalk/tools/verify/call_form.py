@@ -135,8 +135,8 @@ def head_dims(function: Callable[..., Any]) -> list[int]:
     return [dim for dim in dict.fromkeys(dims) if 2 <= dim <= 1024]
 
 
-def _tensors(module: nn.Module) -> tuple[Tensor, ...]:
-    return (*module.parameters(), *module.buffers())
+def _tensors(module: nn.Module | None) -> tuple[Tensor, ...]:
+    return () if module is None else (*module.parameters(), *module.buffers())
 
 
 TableForm = Literal["none", "pairs", "half", "interleaved"]
@@ -222,8 +222,7 @@ class Target:
     @property
     def dtypes(self) -> set[torch.dtype]:
         """The dtypes of the module's parameters and buffers."""
-        owner = self.module
-        return set() if owner is None else {x.dtype for x in _tensors(owner)}
+        return {x.dtype for x in _tensors(self.module)}
 
     def in_bfloat16(self) -> Target | None:
         """Return a copy of its module after `.bfloat16()`, or None if that rounds nothing."""

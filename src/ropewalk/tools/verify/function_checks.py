@@ -350,10 +350,7 @@ def _off_by(coarse: Tensor, exact: Tensor) -> tuple[float, str]:
 
 
 def check_rounded_module(target: Target) -> list[Check]:
-    """Say if `.bfloat16()` would spoil a module that is right as it is, as it rounds its buffers.
-
-    A module that was rounded before is verified as it is: its angles have a fault.
-    """
+    """Say if `.bfloat16()` would spoil a module that is right as it is."""
     name, rounded = "module in bfloat16", target.in_bfloat16()
     if rounded is None or target.tables_of is not None:
         return []

@@ -1,10 +1,8 @@
 """Functions f(k, old_positions, new_positions) that move keys which are rotated already.
 
-Keys move when a cache drops tokens or changes its rope. A right move is, for any old position, a
-rotation by the distance: rotated to new positions, keys are what a call from position 0 makes them.
-So a move from 0 is measured as a rope is, with an amplitude of 1 because keys have theirs, and
-`check_moves` compares others with it. This holds for `RotaryEmbedding.shift`, and for `rerotate`
-with a length that grows.
+A right move ends, from any old position, where a move from position 0 ends. So that one is measured
+as a rope is, with an amplitude of 1 because keys have theirs, and `check_moves` compares others
+with it. `RotaryEmbedding.shift` is right, and so is `rerotate` with a length that grows.
 """
 
 from __future__ import annotations

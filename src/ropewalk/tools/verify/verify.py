@@ -144,7 +144,7 @@ def verify(
     return Report(getattr(target, "__name__", type(target).__name__), resolved.form, checks)
 
 
-NO_RULE = "near angles follow no known theta and factor"
+NEAR_ROPE, NO_RULE = "the rope of near positions", "near angles follow no known theta and factor"
 #: Why checks cannot be made of a target that returns tables.
 UNTESTED_TABLES = {
     "input": "the target returns tables and gets no q and k to change",
@@ -240,7 +240,7 @@ def _rotation(
     if spec is None:
         yield from _without_untested(target, describe(structure), xpos)
         exact, used = inferred(structure), None
-        whose = "the rope of near positions" if exact is not None else f"{NO_RULE}; see --like"
+        whose = NEAR_ROPE if exact is not None else f"{NO_RULE}; see --like"
         if target.moves and (slopes(structure) < 0).all():
             says = "by old less new positions: right only if the rope itself rotates backwards"
             yield remark("sign of moves", f"{says}; see --like")
@@ -252,7 +252,7 @@ def _rotation(
         rounded = wrong.get("frequencies") in (None, "half-precision-angles")
         if not rounded or "rotary part" in wrong:
             exact = inferred(structure)
-            whose = NO_RULE if exact is None else "the rope of near positions"
+            whose = NO_RULE if exact is None else NEAR_ROPE
         yield from _without_untested(target, checks, xpos)
     with_keys = "k" in target.rotates and first != "k" and not xpos
     if with_keys:
