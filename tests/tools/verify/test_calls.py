@@ -37,6 +37,10 @@ def rows_of_more(q, k, position_ids):
     return tuple(half(x, of_more(x, position_ids)[:, None]) for x in (q, k))
 
 
+def first_row_of_one(x, position_ids):
+    return half(x, position_ids[: 1 if x.shape[-2] == 1 else None, None])
+
+
 def bshd_of_more(x, positions):
     x = x.transpose(1, 2)
     return half(x, of_more(x, positions)).transpose(1, 2)
@@ -45,6 +49,11 @@ def bshd_of_more(x, positions):
 class TablesOfMore(TransformersLlama):
     def forward(self, x, position_ids):
         return super().forward(x, of_more(x, position_ids))
+
+
+class TablesOfFirst(TransformersLlama):
+    def forward(self, x, position_ids):
+        return super().forward(x, position_ids[:1])
 
 
 def refuses_one(x, positions):
@@ -110,6 +119,8 @@ WRONG = {
     "pairing": ("pairing", "are half", lambda k, old, new: ROPE.shift(k, new - old), AS_NEIGHBORS),
     "one farther": ("frequencies", "7 to 7", lambda k, a, b: ROPE.shift(k, b - a + 1), MOVE),
     "up only": ("frequencies", "7 to 0", lambda k, a, b: ROPE.shift(k, (b - a).abs()), MOVE),
+    "one row of one": ("batch", "wrong in calls of one token", first_row_of_one, {}),
+    "tables of the first row": ("batch", ROWS, TablesOfFirst(), AS_PLAIN),
     "one old row": ("batch", ROWS, old_row_of_all, {}),
 }
 

@@ -97,20 +97,23 @@ def check_grouped(target: Target) -> list[Check]:
 
 def check_rows(target: Target) -> list[Check]:
     """Check positions (B, S), by which rows have positions of their own."""
-    if target.takes != "positions" or target.tables_of is not None or target.makes_tables:
+    if target.takes != "positions" or target.tables_of is not None:
         return []
     x = random(target, SHORT, batch=ROWS, heads=ROW_HEADS)
     rows = torch.stack((AT, AT + 7))
     old = rows.flip(0) if target.moves else torch.zeros_like(rows)
-    served = replace(target, batched_positions=True, moved_from=old)
-    try:
-        together = served.fresh().rotate(x, rows)
-    except TargetError as error:
-        says = f"(B, S), a row for each sequence, raise: {error}; (S,) are served"
-        return [remark("rows of positions", says)]
-    each = [replace(target, moved_from=row).fresh() for row in old]
-    alone = [one.rotate(x[i : i + 1], rows[i]) for i, one in enumerate(each)]
-    if far(together, torch.cat(alone)) > SAME:
-        says = "rows with positions of their own, as in left padding, are wrong"
-        return [fault("padded", "batch", says)]
+    for count in (SHORT, 1):  # of all tokens, and as in decoding
+        part, at, since = x[:, :, -count:], rows[:, -count:], old[:, -count:]
+        try:
+            served = replace(target, batched_positions=True, moved_from=since)
+            together = served.fresh().rotate(part, at)
+        except TargetError as error:
+            says = f"(B, S), a row for each sequence, raise: {error}; (S,) are served"
+            return [remark("rows of positions", says)]
+        each = [replace(target, moved_from=row).fresh() for row in since]
+        alone = [one.rotate(part[i : i + 1], at[i]) for i, one in enumerate(each)]
+        if far(together, torch.cat(alone)) > SAME:
+            says = "rows with positions of their own, as in left padding, are wrong"
+            of_one = " in calls of one token" if count == 1 else ""
+            return [fault("padded", "batch", says + of_one)]
     return [right("padded", "rows may have positions of their own")]

@@ -112,7 +112,7 @@ def check_positions(target: Target) -> Check:
 
 def check_packed(target: Target) -> list[Check]:
     """Check positions that restart within a row."""
-    if target.takes != "positions" or target.tables_of is not None or target.makes_tables:
+    if target.takes != "positions" or target.tables_of is not None:
         return []
     x, middle = random(target, SHORT), SHORT // 2
     packed = target.fresh().rotate(x, AT[:middle].repeat(2))
