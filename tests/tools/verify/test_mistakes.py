@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import ropes_of_others as others
@@ -43,6 +44,11 @@ def like(spec, length=None, **changed):
         spec.amplitude_at(length),
     )
     return lambda x, m: turned(x, m, f, amplitude)
+
+
+def by_offset(spec):
+    rope = RotaryEmbedding(spec)
+    return lambda x, offset=0: rope(x, x, offset=offset)[0]
 
 
 def swapped(x, m):
@@ -232,6 +238,19 @@ def test_the_field_of_a_rule_is_named(frequencies, spec, words):
     report = tools.verify(function, like=spec, length=length)
     assert len(report.faults) == 1, report.faults
     assert words in next(report.with_verdict("fault")).says
+
+
+def test_pairs_that_do_not_rotate_visibly_have_the_amplitude_all_the_same():
+    """Other dimensions have not."""
+    still = RotarySpec(64, scaling=scaling.Proportional(0.5), amplitude=1.3)
+    slow = RotarySpec(128, theta=1e8, scaling=scaling.YaRN(40.0, original_length=4_096))
+    for spec, like_ in product((still, slow), (True, False)):
+        report = tools.verify(by_offset(spec), like=spec if like_ else None)
+        assert report.right, report.faults
+    quarter = replace(QUARTER, amplitude=1.3)
+    assert tools.verify(RotaryEmbedding(quarter), like=quarter).right
+    report = tools.verify(lambda x, m: 1.3 * partly(half)(x, m), like=quarter)
+    assert report.faults == ("amplitude",)
 
 
 @pytest.mark.parametrize("pairs", [1, 2])

@@ -29,7 +29,7 @@ class Structure:
 
     reads, writes: (R/2, 2), the dimensions of each pair in the input and in the output; pairs are
     sorted by the first dimension that is written. blocks: (P, R/2, 2, 2) at `positions`, output by
-    input.
+    input. still: (D,), the factor of each dimension that was not seen to rotate, else 1.
     """
 
     head_dim: int
@@ -37,6 +37,7 @@ class Structure:
     writes: Tensor
     positions: Tensor
     blocks: Tensor
+    still: Tensor
 
     def pairs_as(self, other: Structure) -> bool:
         """Return whether the same dimensions rotate together as in another structure."""
@@ -73,8 +74,9 @@ def pairs_of(near: Tensor, positions: Tensor) -> Structure | None:
     """
     dim = near.shape[-1]
     coupled = (near.abs() > UNSEEN).any(0)  # output by input
-    unchanged = ((near - torch.eye(dim, dtype=near.dtype)).abs() <= UNSEEN).all(0)
-    fixed = unchanged.all(0) & unchanged.all(1)
+    factors = near.diagonal(dim1=-2, dim2=-1)
+    alone = coupled.diagonal() & (coupled.sum(0) == 1) & (coupled.sum(1) == 1)
+    fixed = alone & ((factors - factors[:1]).abs() <= UNSEEN).all(0)
     rows: dict[tuple[int, ...], list[int]] = {}
     for row in (~fixed).nonzero().flatten().tolist():
         rows.setdefault(tuple(coupled[row].nonzero().flatten().tolist()), []).append(row)
@@ -83,7 +85,12 @@ def pairs_of(near: Tensor, positions: Tensor) -> Structure | None:
         return None
     writes, reads = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2, 2).unbind(1)
     blocks = near[:, writes[:, :, None], reads[:, None, :]]
-    return Structure(dim, reads, writes, positions, blocks)
+    still = torch.where(fixed, factors[0], 1.0)
+    made = Structure(dim, reads, writes, positions, blocks, still)
+    # A slow pair, or one of frequency 0, is multiplied by the amplitude all the same.
+    size = made.amplitudes[0].median() if len(pairs) else torch.ones(())
+    known = ((still - 1).abs() <= SAME) | ((still - size).abs() <= SAME)
+    return made if known.all() else None
 
 
 def _merge_halves(rows: dict[tuple[int, ...], list[int]]) -> dict[tuple[int, ...], list[int]]:

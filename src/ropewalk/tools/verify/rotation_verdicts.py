@@ -286,7 +286,7 @@ def compare(
         says = f"{backwards} of {len(measured)} pairs rotate in the other direction"
         sign = fault("sign", "wrong-sign", says)
     angles = _compare_frequencies(structure, spec, others or {}, length)
-    return [*checks, sign, *angles, _compare_amplitude(structure, spec, length)]
+    return [*checks, sign, *angles, _compare_amplitude(structure, expected, spec, length)]
 
 
 def _compare_part(structure: Structure, expected: Structure) -> Check:
@@ -438,10 +438,17 @@ def _unnamed(measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float) -
     return "frequencies", "", {}
 
 
-def _compare_amplitude(structure: Structure, spec: RotarySpec, length: int | None) -> Check:
+def _compare_amplitude(
+    structure: Structure, wanted: Structure, spec: RotarySpec, length: int | None
+) -> Check:
     measured, expected = structure.amplitudes.median().item(), spec.amplitude_at(length)
     if abs(measured / expected - 1) <= 10 * SAME:
-        return right("amplitude", f"{measured:.6g}")
+        off = (structure.still - wanted.still).abs()
+        if off.max() <= 10 * SAME or not torch.equal(structure.writes, wanted.writes):
+            return right("amplitude", f"{measured:.6g}")
+        factor = structure.still[off.argmax()].item()
+        says = f"dimensions that do not rotate are multiplied by {factor:.6g}"
+        return fault("amplitude", "amplitude", says, measured=factor)
     known = {": the factor is missing": 1.0, ": the factor is applied twice": expected**2}
     if spec.scaling is not None:
         for says, rule in changed_rules(spec.scaling):
