@@ -136,20 +136,6 @@ ALL = (  # what it is called here, the function, what it should be, the faults, 
     ("beta", like(YARN, beta_fast=64.0), YARN, "frequencies", "as if beta_fast were 64.0"),
     ("Llama 3", like(LLAMA_3, factor=32.0), LLAMA_3, "frequencies", "as if factor were 32.0"),
     (
-        "its factors exchanged",
-        like(LLAMA_3, low_freq_factor=4.0),
-        LLAMA_3,
-        "frequencies",
-        "low_freq_factor and high_freq_factor were exchanged",
-    ),
-    (
-        "another rule",
-        like(replace(YARN, scaling=scaling.NTKAware(4.0))),
-        replace(YARN, scaling=scaling.Linear(4.0)),
-        "frequencies",
-        "as if the rule were NTKAware(factor=4.0)",
-    ),
-    (
         "bfloat16 without its rule",
         rounded(torch.bfloat16, replace(LLAMA_3, scaling=None)),
         LLAMA_3,
@@ -210,13 +196,11 @@ LISTS = scaling.LongRoPE(
 LONG = RotarySpec(64, scaling=LISTS)
 DYNAMIC = RotarySpec(64, scaling=scaling.DynamicNTK(4.0, original_length=4_096))
 NTK = RotarySpec(64, scaling=scaling.NTKAware(4.0)).inverse_frequencies()
-LARGER = RotarySpec(64, theta=scaling.NTKAware(4.0).larger_theta(1e4, 64), scaling=YARN.scaling)
 FREQUENCIES = (
     (of_formula(beta_fast=1.0, beta_slow=32.0), YARN, "beta_fast and beta_slow were exchanged"),
     (of_formula(truncate=False), YARN, "as if truncate were False"),
     (of_formula(**{ORIGINAL: 1_024}), YARN, "as if original_length were 1024"),
     (blended(NTK), YARN, "slow pairs have the base of NTKAware"),
-    (LARGER.inverse_frequencies(), YARN, "theta is multiplied as NTKAware does"),
     (replace(YARN, theta=5e5).inverse_frequencies(), YARN, "theta is 500000, specified is 10000"),
     (PLAIN.inverse_frequencies() / torch.tensor(LISTS.long_factor), LONG, "long_factor were exch"),
     (
@@ -261,13 +245,6 @@ def test_few_pairs_have_a_verdict_too(pairs):
         lambda q, k, m: (half(q, m, f), half(k, m, 2 * f)), like=RotarySpec(2 * pairs)
     )
     assert report.faults == ("frequencies", "rotated-twice")
-
-
-def test_a_fraction_says_which_dimensions_rotate():
-    spec = RotarySpec(64, scaling=scaling.Proportional(0.5))
-    report = tools.verify(like(spec, fraction=0.25), like=spec)
-    assert report.faults == ("rotary-part",)
-    assert "as if fraction were 0.25" in next(report.with_verdict("fault")).says
 
 
 def verdicts(made: RotarySpec, specified: RotarySpec):

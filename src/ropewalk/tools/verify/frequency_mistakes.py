@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.rotary.model_spec import ModelSpec
-from ropewalk.rotary.scaling import RULES, Llama3, NTKAware, Proportional, Scaling, YaRN
+from ropewalk.rotary.scaling import NTKAware, Scaling, YaRN
 from ropewalk.rotary.spec import RotarySpec
 
 
@@ -60,42 +60,12 @@ def frequency_hypotheses(
     if spec.axes is None:
         yield from _other_exponents(spec)
     yield from changed_fields(spec, length)
-    if spec.scaling is not None:
-        yield from other_thetas(spec, length)
     yield Hypothesis("rotated-twice", "every angle is doubled", 2 * expected)
-
-
-@lru_cache(maxsize=16)  # a model has few ropes, and many layers
-def other_thetas(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ...]:
-    """Return the frequencies of other models' thetas, under the specified rule."""
-    made: list[Hypothesis] = []
-    for theta in THETAS:
-        if theta != spec.theta:
-            says = theta_is(f"{theta:.12g}", spec.theta)
-            made += _with(spec, length, "theta", says, theta=theta)
-    return tuple(made)
 
 
 def theta_is(measured: str, specified: float) -> str:
     """Return in words that theta differs."""
     return f"theta is {measured}, specified is {specified:.12g}"
-
-
-def _with(
-    spec: RotarySpec, length: int | None, fault: str, says: str, **changed: Any
-) -> Iterator[Hypothesis]:
-    """Yield the frequencies of a spec with other fields, unless they do not fit together."""
-    with suppress(ValueError, ArithmeticError):
-        frequencies = replace(spec, **changed).inverse_frequencies(length)
-        yield Hypothesis(fault, says, frequencies)
-
-
-def changed_fractions(spec: RotarySpec) -> Iterator[tuple[str, RotarySpec]]:
-    """Yield specs with another fraction of `Proportional`: what rotates depends on it."""
-    if isinstance(spec.scaling, Proportional):
-        for says, rule in changed_rules(spec.scaling):
-            with suppress(ValueError):  # no pair is left
-                yield says, replace(spec, scaling=rule)
 
 
 def _other_exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
@@ -117,12 +87,11 @@ def _other_exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
 #: Values that configs have in the fields of rules, and as theta, the commonest first.
 USUAL: Mapping[str, tuple[float, ...]] = {
     "factor": (1, 2, 4, 8, 16, 32, 40, 64),
-    "original_length": (4_096, 8_192, 32_768, 2_048, 16_384, 65_536, 131_072, 262_144),
+    "original_length": (4_096, 8_192, 32_768, 2_048, 16_384, 65_536, 131_072, 262_144, 1_024),
     "beta_fast": (32, 64, 16),
     "beta_slow": (1, 2, 4),
     "low_freq_factor": (1, 2),
     "high_freq_factor": (4, 8),
-    "fraction": (0.25, 0.5, 0.75, 1),
 }
 THETAS = (1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 8e6, 150_000.0, 160_000.0, 2e6, 1e8)
 
@@ -150,7 +119,6 @@ def changed_rules(rule: Scaling) -> Iterator[tuple[str, Scaling]]:
             others = [not value]
         elif name in USUAL and isinstance(value, (int, float)):
             others += [type(value)(other) for other in USUAL[name]]
-            others += _multiples(value, getattr(rule, "factor", 2))
         changes += [(f"as if {name} were {other!r}", {name: other}) for other in others]
         if each.default is None:
             changes.append((f"as if {name} were left out", {name: None}))
@@ -163,77 +131,50 @@ def changed_rules(rule: Scaling) -> Iterator[tuple[str, Scaling]]:
                 yield says, changed
 
 
-def _multiples(value: float, factor: float) -> list[float]:
-    """Return a number times and divided by a rule's factor and 2."""
-    made = (value * factor, value / factor, value * 2, value / 2)
-    return [type(value)(round(x) if isinstance(value, int) else x) for x in made if x >= 1]
-
-
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # a model has few ropes, and many layers
 def changed_fields(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ...]:
-    """Return the frequencies of misread rules: one field changed, or another rule with the same."""
+    """Return the frequencies of a rule with one field misread, or of another model's theta."""
     rule = spec.scaling
-    if rule is None:
-        return ()
-    made = list(_misread_rule(spec, rule))
-    given = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, **vars(rule)}
-    changes = list(changed_rules(rule))
-    for other in RULES:
-        names = [each.name for each in fields(cast(Any, other)) if each.name in given]
-        if type(rule) is not other and not {"factor", "original_length"}.isdisjoint(names):
-            with suppress(TypeError, ValueError):
-                changed = other(**{name: given[name] for name in names})
-                changes.append((f"as if the rule were {changed!r}", changed))
-    for says, changed in changes:
-        made += _with(spec, length, "frequencies", says, scaling=changed)
+    made = list(_misread_yarn(spec, rule)) if isinstance(rule, YaRN) else []
+    changes: list[tuple[str, str, dict[str, Any]]] = []
+    if rule is not None:
+        for says, changed in changed_rules(rule):
+            changes.append(("frequencies", says, {"scaling": changed}))
+    for theta in THETAS:
+        changes.append(("theta", theta_is(f"{theta:.12g}", spec.theta), {"theta": theta}))
+    for fault, says, values in changes:
+        with suppress(ValueError, ArithmeticError):  # they do not fit together
+            other = replace(spec, **values)
+            made.append(Hypothesis(fault, says, other.inverse_frequencies(length)))
     own = spec.inverse_frequencies(length)
     return tuple(
         each for each in made if not torch.allclose(each.frequencies, own, rtol=1e-6, atol=0)
     )
 
 
-def _misread_rule(spec: RotarySpec, rule: Scaling) -> Iterator[Hypothesis]:
-    """Yield what other code makes of a rule's fields, and its class here refuses or does not."""
-    factor = getattr(rule, "factor", None)
-    if isinstance(rule, Llama3):
-        # Branches on wavelengths are steps then; which of the two depends on their order.
-        for edge in (rule.low_freq_factor, rule.high_freq_factor):
-            step = replace(rule, low_freq_factor=edge, high_freq_factor=edge)
-            says = "as if low_freq_factor and high_freq_factor were exchanged"
-            yield from _with(spec, None, "frequencies", says, scaling=step)
-    if (
-        not isinstance(factor, (int, float))
-        or factor < 1
-        or spec.axes is not None
-        or spec.pairs < 2
-    ):
+def _misread_yarn(spec: RotarySpec, rule: YaRN) -> Iterator[Hypothesis]:
+    """Yield YaRN's blends of other frequencies, and with betas in an order that its class refuses.
+
+    They follow the formula of `YaRN`.
+    """
+    if spec.axes is not None or spec.pairs < 2 or spec.theta <= 1:
         return
-    theta = NTKAware(factor).larger_theta(spec.theta, spec.rotary_dim)
-    if isinstance(rule, YaRN) and spec.theta > 1:
-        plain = replace(spec, scaling=None).inverse_frequencies()
-        ntk = replace(spec, scaling=None, theta=theta).inverse_frequencies()
-        betas = (rule.beta_fast, rule.beta_slow)
-        for says, slow, ends in (
-            ("as if beta_fast and beta_slow were exchanged", plain / factor, betas[::-1]),
-            ("slow pairs have the base of NTKAware, instead of positions / factor", ntk, betas),
-        ):
-            yield Hypothesis("frequencies", says, _blended(spec, rule, plain, slow, ends))
-    says = f"theta is multiplied as NTKAware does, and {type(rule).__name__} is applied too"
-    yield from _with(spec, None, "rule-applied-twice", says, theta=theta)
-
-
-def _blended(
-    spec: RotarySpec, rule: YaRN, fast: Tensor, slow: Tensor, betas: tuple[float, float]
-) -> Tensor:
-    """Return YaRN's blend of two frequencies, with betas in any order, which the class refuses."""
+    plain = replace(spec, scaling=None).inverse_frequencies()
+    base = NTKAware(rule.factor).larger_theta(spec.theta, spec.rotary_dim)
+    ntk = replace(spec, scaling=None, theta=base).inverse_frequencies()
     R, L = spec.rotary_dim, rule.original_length
-    low, high = (R * math.log(L / (2 * math.pi * b)) / (2 * math.log(spec.theta)) for b in betas)
-    if rule.truncate:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, R - 1)
     index = torch.arange(spec.pairs, dtype=torch.float64)
-    g = ((index - low) / ((high - low) or 0.001)).clamp(0, 1)
-    return fast * (1 - g) + slow * g
+    betas = (rule.beta_fast, rule.beta_slow)
+    for says, slow, ends in (
+        ("as if beta_fast and beta_slow were exchanged", plain / rule.factor, betas[::-1]),
+        ("slow pairs have the base of NTKAware, instead of positions / factor", ntk, betas),
+    ):
+        low, high = (R * math.log(L / (2 * math.pi * b)) / (2 * math.log(spec.theta)) for b in ends)
+        if rule.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, R - 1)
+        g = ((index - low) / ((high - low) or 0.001)).clamp(0, 1)
+        yield Hypothesis("frequencies", says, plain * (1 - g) + slow * g)
 
 
 def half_precision_angles(frequencies: Tensor, positions: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -19,12 +19,10 @@ from ropewalk.rotary.tables import apply_tables
 from ropewalk.tools.verify.frequency_mistakes import (
     Hypothesis,
     apart,
-    changed_fractions,
     changed_rules,
     fit_theta,
     frequency_hypotheses,
     half_precision_angles,
-    other_thetas,
     rounded,
     theta_is,
 )
@@ -261,14 +259,7 @@ def compare(
     others: the specifications of the model's other types of layers, by name.
     """
     expected = structure_of(spec, structure.positions, length)
-    part = _compare_part(structure, expected)
-    for says, other in changed_fractions(spec) if part.fault else ():
-        wanted = structure_of(other, structure.positions, length)
-        if wanted.pairs_as(structure):
-            part = replace(part, says=f"{part.says}: {says}", mistake=says)
-            spec, expected = other, wanted
-            break
-    checks = [part, _compare_pairs(structure, expected)]
+    checks = [_compare_part(structure, expected), _compare_pairs(structure, expected)]
     measured = slopes(structure)
     if structure.writes.numel() != expected.writes.numel() and not spec.axes:
         size = structure.writes.numel()
@@ -398,7 +389,7 @@ def _mistakes(
         return [("half-precision-angles", rounding, {})]
     if (found := _one_number(measured, exact, spec)) is not None:
         return [found]
-    for named, says, frequencies in hypotheses + seen_of(other_thetas(spec, length)):
+    for named, says, frequencies in hypotheses:
         if near.fits(frequencies):
             return [(named, says, {})]
         alike = ((measured - frequencies).abs() <= 4 * BFLOAT16 * frequencies).all()
