@@ -28,6 +28,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from published_files import ANSWERS, item_columns, read_answers, write_published
 from published_readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
 
 from ropewalk.checks import shown
@@ -42,7 +43,6 @@ from ropewalk.files import (
     write_bytes,
 )
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
-from ropewalk.lab.published import ANSWERS, item_columns, read_answers, write_published
 from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
 from ropewalk.lab.report.verdicts import summarize, with_verdicts
 from ropewalk.lab.results import (

@@ -19,8 +19,8 @@ A list of integers from 0 to 35 is a string with one character for each: 0 to 9,
 other list is plain JSON, on a line of its own. Other content of a file is preserved.
 
 `hypotheses/SLUG/seed-SEED.SPLIT.txt`, if the project generates the data, has a line with the answer
-to each item (`studies/publish.py`). The files of the archive are in order of their names and
-have no times, so that the same results give the same archive. `unzip` reads it.
+to each item. The files of the archive are in order of their names and have no times, so that the
+same results give the same archive. `unzip` reads it. studies/published_files.py writes this format.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
-
-import numpy as np
+from zipfile import BadZipFile, ZipFile
 
 from ropewalk.checks import shown
 from ropewalk.files import (
@@ -42,41 +40,16 @@ from ropewalk.files import (
     Facts,
     parse_json,
     read_bytes,
-    readable_json,
     shown_path,
-    write_bytes,
 )
 from ropewalk.lab.scoring.bleu import sentence_scores
 
 FORMAT = 1
 ARCHIVE = "encodings.zip"
 BULK = "encodings"  # folder in the archive
-ANSWERS = "hypotheses"  # folder in the archive
 MOST_POINTS = 60  # of a curve: a figure's panel is about 400 pixels wide, with smoothed curves
 CURVES = ("training", "validation")
-#: Statistics of an item that do not depend on its answer.
-ITEM_COLUMNS = ("reference_length", "examples", "tokens")
 WAY_OUT = "restore it from version control, or publish the run again"
-
-_SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-
-def write_published(folder: Path, results: Facts, answers: Mapping[str, bytes]) -> None:
-    """Write results in this format, and answers: name in the archive -> content."""
-    facts, bulks = split_results(results)
-    files = {
-        f"{BULK}/{slug}.json": (readable_json(bulk, separators=(",", ":")) + "\n").encode()
-        for slug, bulk in bulks.items()
-    }
-    write_bytes(folder / ARCHIVE, _archive({**files, **answers}))
-    write_bytes(folder / "results.json", (readable_json(facts) + "\n").encode())
-
-
-def read_answers(folder: Path) -> dict[str, bytes]:
-    """Return the answers of a published folder: name in the archive -> content."""
-    archive = _Archive(folder / ARCHIVE)
-    names = archive.zip.namelist()
-    return {name: archive.read(name) for name in names if name.startswith(ANSWERS)}
 
 
 def whole_results(folder: Path, facts: Facts) -> Facts:
@@ -95,49 +68,12 @@ def whole_results(folder: Path, facts: Facts) -> Facts:
     rows, items = facts.get("encodings"), facts.get("items")
     if not isinstance(rows, list) or not isinstance(items, dict):
         raise ValueError(f"{folder / 'results.json'} has no encodings and items; {WAY_OUT}")
-    archive = _Archive(folder / ARCHIVE)
+    archive = Archive(folder / ARCHIVE)
     return whole | {"encodings": [_whole_row(archive, row, items) for row in rows]}
 
 
-def split_results(results: Facts) -> tuple[Facts, dict[str, Facts]]:
-    """Return the content of `results.json` in this format, and each encoding's bulk by slug."""
-    items = {split: item_columns(results, split) for split in results["splits"]}
-    rows, bulks = [], {}
-    for row in results["encodings"]:
-        cells = [_split_cell(cell, items) for cell in row["cells"]]
-        kept = {name: held for name, held in row.items() if name != "attention"}
-        rows.append(kept | {"cells": [facts for facts, _ in cells]})
-        bulk = {"encoding": row["name"], "cells": [bulk for _, bulk in cells]}
-        if "attention" in row:
-            bulk["attention"] = _pack_attention(row["attention"])
-        bulks[row["slug"]] = bulk
-    packed = {split: {k: pack(v) for k, v in held.items()} for split, held in items.items()}
-    return {"format": FORMAT, **results, "items": packed, "encodings": rows}, bulks
-
-
-def item_columns(results: Facts, split: str) -> dict[str, list[Any]]:
-    """Return the statistics of a split's items that do not depend on the answers."""
-    for row in results["encodings"]:
-        for cell in row["cells"]:
-            if statistics := cell["scores"].get(split, {}).get("statistics"):
-                return {name: statistics[name] for name in ITEM_COLUMNS if name in statistics}
-    return {}
-
-
-def pack(values: list[Any]) -> list[Any] | str:
-    """Return a list of integers from 0 to 35 as a string of one character each; others as is.
-
-    Of a list of lists, such as the matches of BLEU, each is packed.
-    """
-    if values and isinstance(values[0], list):
-        return [pack(column) for column in values]
-    if not all(type(value) is int and 0 <= value < len(_SIGNS) for value in values):
-        return values
-    return "".join(_SIGNS[value] for value in values)
-
-
 def unpack(held: Any) -> list[Any]:
-    """Return the list that `pack` wrote. Raises ValueError if it is not one."""
+    """Return the list that the format holds so. Raises ValueError if it is none."""
     if isinstance(held, str) and re.fullmatch("[0-9a-z]*", held):
         return [int(sign, 36) for sign in held]
     if isinstance(held, list) and held and isinstance(held[0], (list, str)):
@@ -166,39 +102,7 @@ def _one_point(group: Sequence[Facts]) -> Facts:
     return point | ({"gradient": max(gradients)} if gradients else {})
 
 
-def _split_cell(cell: Facts, items: Mapping[str, Mapping[str, Any]]) -> tuple[Facts, Facts]:
-    """Return the facts of a cell for `results.json`, and its bulk."""
-    facts = {name: held for name, held in cell.items() if name not in CURVES}
-    bulk: Facts = {"seed": cell["seed"]}
-    for name in CURVES:
-        if name in cell:
-            points = thinned(cell[name])
-            columns = list(dict.fromkeys(key for point in points for key in point))
-            bulk[name] = {key: [point.get(key) for point in points] for key in columns}
-    facts["scores"], bulk["items"] = {}, {}
-    for split, scores in cell["scores"].items():
-        facts["scores"][split], held = _split_scores(scores, items.get(split, {}))
-        if held:
-            bulk["items"][split] = held
-    return facts, bulk
-
-
-def _split_scores(scores: Facts, items: Mapping[str, Any]) -> tuple[Facts, Facts]:
-    facts = {k: v for k, v in scores.items() if k not in ("statistics", "sentence_bleu")}
-    held: Facts = {}
-    if "statistics" in scores:
-        held["statistics"] = {
-            name: pack(column)
-            for name, column in scores["statistics"].items()
-            if repr(items.get(name)) != repr(column)  # 0 and 0.0 are equal, but differ in a file
-        }
-    sentences = scores.get("sentence_bleu")
-    if sentences is not None and sentences != _sentence_bleu(scores.get("statistics", {})):
-        held["sentence_bleu"] = sentences
-    return facts, held
-
-
-def _sentence_bleu(statistics: Facts) -> list[float] | None:
+def sentence_bleu(statistics: Facts) -> list[float] | None:
     """Return BLEU of each sentence, rounded as in results, or None without its statistics."""
     if "matches" not in statistics:
         return None
@@ -206,7 +110,7 @@ def _sentence_bleu(statistics: Facts) -> list[float] | None:
     return [round(score, 2) for score in sentence_scores(*held)]
 
 
-def _whole_row(archive: _Archive, row: Any, items: Mapping[str, Facts]) -> Facts:
+def _whole_row(archive: Archive, row: Any, items: Mapping[str, Facts]) -> Facts:
     slug = row.get("slug") if isinstance(row, dict) else None
     if not isinstance(slug, str) or not re.fullmatch(r"[\w.+-]+", slug):
         raise ValueError(
@@ -256,19 +160,9 @@ def _whole_scores(scores: Facts, held: Facts, items: Facts) -> Facts:
         if len(lengths) > 1:
             raise ValueError(f"statistics of {min(lengths)} and of {max(lengths)} items in a split")
         whole["statistics"] = columns
-        formed = _sentence_bleu(columns)
+        formed = sentence_bleu(columns)
         whole |= {} if formed is None else {"sentence_bleu": formed}
     return whole | {name: unpack(held[name]) for name in ("sentence_bleu",) if name in held}
-
-
-def _pack_attention(attention: Facts) -> Facts:
-    hundredths = [
-        [[np.trim_zeros([round(100 * w) for w in row], "b") for row in head] for head in layer]
-        for layer in attention["weights"]
-    ]
-    size = len(attention["weights"][0][0][0])
-    held = {name: each for name, each in attention.items() if name != "weights"}
-    return held | {"columns": size, "hundredths": hundredths}
 
 
 def _unpack_attention(packed: Facts) -> Facts:
@@ -281,18 +175,7 @@ def _unpack_attention(packed: Facts) -> Facts:
     return held | {"weights": weights}
 
 
-def _archive(files: Mapping[str, bytes]) -> bytes:
-    """Return an archive of these files whose bytes do not depend on the time or the machine."""
-    content = io.BytesIO()
-    with ZipFile(content, "w") as archive:
-        for name in sorted(files):
-            entry = ZipInfo(name)  # of 1980, the first year that the format has
-            entry.create_system, entry.external_attr = 3, 0o644 << 16  # as written on Linux
-            archive.writestr(entry, files[name], ZIP_DEFLATED, compresslevel=9)
-    return content.getvalue()
-
-
-class _Archive:
+class Archive:
     """An archive that is read; every mistake is a ValueError that names it."""
 
     def __init__(self, path: Path) -> None:
