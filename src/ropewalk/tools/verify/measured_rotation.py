@@ -48,6 +48,11 @@ class Structure:
         return replace(self, positions=self.positions[:row], blocks=self.blocks[:row])
 
     @property
+    def near(self) -> Structure:
+        """The structure at near positions."""
+        return self.upto(int((self.positions <= NEAR).sum()))
+
+    @property
     def angles(self) -> Tensor:
         """The angle of each pair (P, R/2), between -π and π."""
         b = self.blocks

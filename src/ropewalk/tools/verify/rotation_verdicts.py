@@ -6,8 +6,8 @@ Against one, measured angles are also compared with those that common mistakes p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -27,7 +27,6 @@ from ropewalk.tools.verify.frequency_mistakes import (
     theta_is,
 )
 from ropewalk.tools.verify.measured_rotation import (
-    NEAR,
     SAME,
     UNSEEN,
     Structure,
@@ -78,9 +77,9 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
     if quarter.any() and ((turned - math.pi / 2).abs() < 1e-3)[quarter].all() and error < 1e-3:
         says = f"at position 0, {int(quarter.sum())} pairs are rotated by 90 degrees"
         return [fault(name, "cos-sin-mixed", says, pairs=float(quarter.sum()))], None
-    if error > 1e-2 and (mistake := name_mistake(structure, name)) is not None:
-        return [mistake], None
     if error > 1e-2:
+        if (mistake := name_mistake(structure, name)) is not None:
+            return [mistake], None
         off = torch.stack((zero[..., 0, 1], zero[..., 1, 0])).abs().amax(0)
         size = structure.amplitudes[0].clamp(min=1e-9)
         mixed = (off > 0.3 * size) | (cosines < 0.3 * size)
@@ -149,24 +148,33 @@ def describe(structure: Structure) -> list[Check]:
 def _check_line(structure: Structure, frequencies: Tensor) -> Check:
     """Whether angles are proportional to positions, so that scores depend on distances alone."""
     name = "scores relative"
-    near = structure.positions <= NEAR
-    off = residuals(structure, frequencies)[near]
-    positions = structure.positions[near]
-    limit = allowed(positions, frequencies) + 2 * roundoff(structure)  # of both, angle and line
-    worst = (off / limit).max().item()
-    if worst <= 1:
+    near = structure.near
+    off, limit = residuals(near, frequencies), limits(near, frequencies)
+    if (off <= limit).all():
         return right(name, f"angles are proportional to positions within {off.max():.1e} radians")
-    moved = wrapped(structure.angles - structure.angles[:1])[near]
-    for says, coarse in half_precision_angles(frequencies, positions):
-        if (wrapped(moved - coarse).abs() <= limit).all():
-            return fault(name, "half-precision-angles", says, error=off.max().item())
+    if (says := rounding_of(near, frequencies, limit)) is not None:
+        return fault(name, "half-precision-angles", says, error=off.max().item())
     row, pair = divmod(int((off / limit).argmax()), off.shape[-1])
-    position = int(positions[row])
-    says = f"at position {position:,}, pair {pair} is off its line by {off[row, pair]:.3g} radians"
-    angle = position * frequencies[pair].abs().item()
-    if off[row, pair] <= 4 * BFLOAT16 * max(angle, 1.0):
-        return fault(name, "half-precision-angles", says, error=off[row, pair].item())
-    return fault(name, "frequencies", says, error=off[row, pair].item())
+    position, error = int(near.positions[row]), off[row, pair].item()
+    says = f"at position {position:,}, pair {pair} is off its line by {error:.3g} radians"
+    coarse = error <= 4 * BFLOAT16 * max(position * frequencies[pair].abs().item(), 1.0)
+    return fault(name, "half-precision-angles" if coarse else "frequencies", says, error=error)
+
+
+def limits(structure: Structure, frequencies: Tensor) -> Tensor:
+    """Return how far angles may be off lines of these slopes, in radians (P, R/2).
+
+    Rounded tables move both, the angle and the line.
+    """
+    return allowed(structure.positions, frequencies) + 2 * roundoff(structure)
+
+
+def rounding_of(structure: Structure, frequencies: Tensor, limit: Tensor) -> str | None:
+    """Return which rounding of frequencies (R/2,) explains angles within limits, or None."""
+    moved = structure.angles - structure.angles[:1]  # position 0 is apart
+    made = half_precision_angles(frequencies, structure.positions)
+    fitting = (says for says, angles in made if (wrapped(moved - angles).abs() <= limit).all())
+    return next(fitting, None)
 
 
 def _describe_frequencies(frequencies: Tensor, rounding: float) -> Check:
@@ -305,128 +313,83 @@ def _compare_pairs(structure: Structure, expected: Structure) -> Check:
     return fault(name, "pairing", f"pairs are {measured}, specified is {wanted}")
 
 
-@dataclass(frozen=True)
-class _Near:
-    """Angles (P, R/2) at near positions (P,), relative to position 0, and signs of pairs (R/2,).
-
-    coarse: by how much rounded tables may move an angle.
-    """
-
-    positions: Tensor
-    angles: Tensor
-    sign: Tensor
-    coarse: float
-
-    def off(self, frequencies: Tensor) -> Tensor:
-        """Return how far angles are from those of frequencies (R/2,) without sign."""
-        exact = self.positions.to(torch.float64)[:, None] * frequencies * self.sign
-        return wrapped(self.angles - exact).abs()
-
-    def fits(self, frequencies: Tensor) -> bool:
-        """Return whether frequencies explain all angles within float32."""
-        limit = allowed(self.positions, frequencies) + self.coarse
-        return bool((self.off(frequencies) <= limit).all())
-
-    def rounding_of(self, frequencies: Tensor) -> str | None:
-        """Return which rounding of these frequencies explains the angles, or None."""
-        limit = 2 * allowed(self.positions, frequencies) + self.coarse + 0.005
-        for says, made in half_precision_angles(frequencies * self.sign, self.positions):
-            if (wrapped(self.angles - made).abs() <= limit).all():
-                return says
-        return None
-
-
 def _compare_frequencies(
     structure: Structure, spec: RotarySpec, others: Mapping[str, RotarySpec], length: int | None
 ) -> list[Check]:
     """Return the verdict on angles: those of the specification, or of which mistakes."""
-    name, near = "frequencies", structure.positions <= NEAR
-    angles = wrapped(structure.angles[near] - structure.angles[:1])  # position 0 is apart
-    positions = structure.positions[near]
-    measured = _Near(positions, angles, signs(structure), 2 * roundoff(structure))
-    exact = speeds(spec, length, structure)
-    off = measured.off(exact)
-    if measured.fits(exact):
+    name, near, measured = "frequencies", structure.near, slopes(structure)
+    visible = seen(spec, length, structure)
+
+    def directed(frequencies: Tensor) -> Tensor:
+        return frequencies.abs()[visible] * signs(structure)
+
+    exact = directed(spec.inverse_frequencies(length))
+    off, limit = residuals(near, exact), limits(near, exact)
+    if (off <= limit).all():
         says = f"as specified; near angles are off by at most {off.max():.1e} radians"
         return [right(name, says, error=off.max().item())]
-    row = int((off / allowed(positions, exact)).amax(-1).argmax())
+    hypotheses = [
+        each._replace(frequencies=directed(each.frequencies))
+        for each in frequency_hypotheses(spec, others, length)
+        if len(each.frequencies) == len(visible)
+    ]
+    (named, mistake), *more = _explained(near, measured, exact, hypotheses) or _rounded_or_theta(
+        measured.abs(), exact.abs(), spec, roundoff(near)
+    )
+    row = int((off / limit).amax(-1).argmax())
     error = off[row].max().item()
-    off_by = f"off by {error:.3g} radians at position {int(positions[row]):,}"
-    visible = seen(spec, length, structure)
-    mistakes = _mistakes(measured, slopes(structure).abs(), spec, others, length, visible)
-    (named, mistake, numbers), *more = mistakes
+    off_by = f"off by {error:.3g} radians at position {int(near.positions[row]):,}"
     says = f"{mistake}; {off_by}" if mistake else off_by
-    first = fault(name, named, says, mistake=mistake, **numbers, error=error)
-    return [first, *(fault("rounding", x, says, mistake=says) for x, says, _ in more)]
+    first = fault(name, named, says, mistake=mistake, error=error)
+    return [first, *(fault("rounding", other, why, mistake=why) for other, why in more)]
 
 
-Named = tuple[str, str, dict[str, float]]  # the fault, what it is in words, and what was measured
+Named = tuple[str, str]  # a fault, and what it is in words
 
 
-def _mistakes(
-    near: _Near,
-    measured: Tensor,
-    spec: RotarySpec,
-    others: Mapping[str, RotarySpec],
-    length: int | None,
-    visible: Tensor,
+def _explained(
+    near: Structure, measured: Tensor, exact: Tensor, hypotheses: list[Hypothesis]
 ) -> list[Named]:
-    """Return the mistakes that explain wrong angles together, one or two.
+    """Return the mistakes that explain wrong angles exactly, one or two, or none.
 
-    measured: radians per position of the visible pairs, without sign.
+    measured, exact: radians per position (R/2,), with the signs of those that are measured.
     """
-
-    def seen_of(made: Iterable[Hypothesis]) -> list[Hypothesis]:
-        same = (each for each in made if len(each.frequencies) == len(visible))
-        return [each._replace(frequencies=each.frequencies.abs()[visible]) for each in same]
-
-    exact = spec.inverse_frequencies(length).abs()[visible]
-    hypotheses = seen_of(frequency_hypotheses(spec, others, length))
     for named, says, frequencies in hypotheses:
-        if near.fits(frequencies):
-            return [(named, says, {})]
-    if (rounding := near.rounding_of(exact)) is not None:
-        return [("half-precision-angles", rounding, {})]
-    if (found := _one_number(measured, exact, spec)) is not None:
-        return [found]
-    for named, says, frequencies in hypotheses:
-        if near.fits(frequencies):
-            return [(named, says, {})]
-        alike = ((measured - frequencies).abs() <= 4 * BFLOAT16 * frequencies).all()
-        if alike and (rounding := near.rounding_of(frequencies)) is not None:
-            return [(named, says, {}), ("half-precision-angles", rounding, {})]
-    return [_unnamed(measured, exact, spec, near.coarse)]
+        if (residuals(near, frequencies) <= limits(near, frequencies)).all():
+            return [(named, says)]
+    for named, says, frequencies in (Hypothesis("", "", exact), *hypotheses):
+        alike = (measured - frequencies).abs() <= 4 * BFLOAT16 * frequencies.abs()
+        limit = limits(near, frequencies) + 0.005
+        if alike.all() and (rounding := rounding_of(near, frequencies, limit)) is not None:
+            return [(named, says)] * bool(named) + [("half-precision-angles", rounding)]
+    return []
 
 
-def _one_number(measured: Tensor, exact: Tensor, spec: RotarySpec) -> Named | None:
-    """Return the fault of frequencies that are all explained by a factor or another theta."""
+def _rounded_or_theta(
+    measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float
+) -> list[Named]:
+    """Return what can be said of frequencies (R/2,), without signs, that no mistake explains.
+
+    coarse: by how much rounded tables may move an angle.
+    """
     factors = measured / exact.clamp(min=1e-30)
-    theta, factor, misfit = fit_theta(measured.clamp(min=1e-30))
+    theta, divided, misfit = fit_theta(measured.clamp(min=1e-30))
     if len(measured) < 3:
-        return None
-    if factors.std() < 1e-6:
+        misfit = math.inf
+    elif factors.std() < 1e-6:
         times = f"{rounded(factors.mean().item(), 1e-7):.12g}"
-        return "frequencies", f"all frequencies are multiplied by {times}", {}
-    short = apart(theta, spec.theta)
-    if short is not None and misfit < 2e-5 and abs(factor - 1) < SAME:
-        return "theta", theta_is(short, spec.theta), {"theta": theta}
-    return None
-
-
-def _unnamed(measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float) -> Named:
-    """Return the fault, and what can be said, of frequencies that nothing explains exactly."""
-    factors = measured / exact.clamp(min=1e-30)
-    theta, factor, misfit = fit_theta(measured.clamp(min=1e-30))
-    if not coarse and ((factors - 1).abs() < 2 * BFLOAT16).all():
-        return "half-precision-angles", "near the specified ones", {}
-    short = f"{rounded(theta, 1e-3):.12g}"
-    near = misfit < 1e-3 and abs(factor - 1) < 1e-3 and short != f"{spec.theta:.12g}"
-    if near and len(measured) > 2:
-        return "theta", theta_is(short, spec.theta), {"theta": theta}
+        return [("frequencies", f"all frequencies are multiplied by {times}")]
+    short = apart(theta, spec.theta) if misfit < 2e-5 and abs(divided - 1) < SAME else None
+    if short is None and not coarse and ((factors - 1).abs() < 2 * BFLOAT16).all():
+        return [("half-precision-angles", "near the specified ones")]
+    if short is None and misfit < 1e-3 and abs(divided - 1) < 1e-3:
+        short = f"{rounded(theta, 1e-3):.12g}"
+    if short not in (None, f"{spec.theta:.12g}"):
+        return [("theta", theta_is(str(short), spec.theta))]
     if ((measured.diff() > 1e-9).any() and spec.axes is None) or (measured < 1e-12).all():
         says = "frequencies do not fall from pair to pair, as if they were never set"
-        return "uninitialised-frequencies", says, {}
-    return "frequencies", "", {}
+        return [("uninitialised-frequencies", says)]
+    return [("frequencies", "")]
 
 
 def _compare_amplitude(
