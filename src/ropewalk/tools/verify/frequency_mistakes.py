@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
-from itertools import combinations
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from ropewalk.rotary.model_spec import ModelSpec
-from ropewalk.rotary.scaling import NTKAware, Scaling, YaRN
+from ropewalk.rotary.scaling import LongRoPE, NTKAware, Scaling, YaRN
 from ropewalk.rotary.spec import RotarySpec
 
 
@@ -45,10 +44,9 @@ def frequency_hypotheses(
         plain = replace(spec, scaling=None).inverse_frequencies()
         name = type(spec.scaling).__name__
         yield Hypothesis("rule-ignored", f"frequencies are those without {name}", plain)
-        ratio = torch.where(plain != 0, expected / plain, 1.0)
-        yield Hypothesis("rule-applied-twice", f"{name} is applied twice", expected * ratio)
-        factor = getattr(spec.scaling, "factor", None)
-        if factor is not None:
+        twice = expected.square() / plain.where(plain != 0, 1.0)
+        yield Hypothesis("rule-applied-twice", f"{name} is applied twice", twice)
+        if (factor := getattr(spec.scaling, "factor", None)) is not None:
             says = f"{name} is applied, and positions are divided by its factor {factor:g} too"
             yield Hypothesis("rule-applied-twice", says, expected / factor)
     for name, other in others.items():
@@ -61,11 +59,6 @@ def frequency_hypotheses(
         yield from _other_exponents(spec)
     yield from changed_fields(spec, length)
     yield Hypothesis("rotated-twice", "every angle is doubled", 2 * expected)
-
-
-def theta_is(measured: str, specified: float) -> str:
-    """Return in words that theta differs."""
-    return f"theta is {measured}, specified is {specified:.12g}"
 
 
 def _other_exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
@@ -97,31 +90,24 @@ THETAS = (1e4, 5e5, 1e6, 1e5, 5e6, 1e7, 8e6, 150_000.0, 160_000.0, 2e6, 1e8)
 
 
 def changed_rules(rule: Scaling) -> Iterator[tuple[str, Scaling]]:
-    """Yield a rule with one field changed, or two of a kind exchanged, and what was in words.
+    """Yield a rule with one field changed, or two exchanged, and what was in words.
 
     The likeliest come first. Combinations that the rule refuses are left out.
     """
     if not is_dataclass(cast(Any, rule)):  # one of the user's own
         return
-    own = fields(cast(Any, rule))
-    given = {each.name: getattr(rule, each.name) for each in own}
     changes: list[tuple[str, dict[str, Any]]] = []
-    for one, two in combinations(given, 2):
-        # Such as short_factor and long_factor.
-        alike = one.partition("_")[2] == two.partition("_")[2] != ""
-        if alike and type(given[one]) is type(given[two]):
-            exchanged = {one: given[two], two: given[one]}
-            changes.append((f"as if {one} and {two} were exchanged", exchanged))
-    for each in own:
-        name, value = each.name, given[each.name]
-        others = [each.default] if isinstance(each.default, (int, float)) else []
+    if isinstance(rule, LongRoPE):
+        exchanged = {"short_factor": rule.long_factor, "long_factor": rule.short_factor}
+        changes.append(("as if short_factor and long_factor were exchanged", exchanged))
+    for each in fields(cast(Any, rule)):
+        name, value = each.name, getattr(rule, each.name)
+        others = [each.default] if isinstance(each.default, (int, float, type(None))) else []
         if isinstance(value, bool):
             others = [not value]
         elif name in USUAL and isinstance(value, (int, float)):
             others += [type(value)(other) for other in USUAL[name]]
         changes += [(f"as if {name} were {other!r}", {name: other}) for other in others]
-        if each.default is None:
-            changes.append((f"as if {name} were left out", {name: None}))
     seen = {rule}
     for says, values in changes:
         with suppress(TypeError, ValueError):
@@ -137,11 +123,11 @@ def changed_fields(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ..
     rule = spec.scaling
     made = list(_misread_yarn(spec, rule)) if isinstance(rule, YaRN) else []
     changes: list[tuple[str, str, dict[str, Any]]] = []
-    if rule is not None:
-        for says, changed in changed_rules(rule):
-            changes.append(("frequencies", says, {"scaling": changed}))
+    for says, changed in () if rule is None else changed_rules(rule):
+        changes.append(("frequencies", says, {"scaling": changed}))
     for theta in THETAS:
-        changes.append(("theta", theta_is(f"{theta:.12g}", spec.theta), {"theta": theta}))
+        says = f"theta is {theta:.12g}, specified is {spec.theta:.12g}"
+        changes.append(("theta", says, {"theta": theta}))
     for fault, says, values in changes:
         with suppress(ValueError, ArithmeticError):  # they do not fit together
             other = replace(spec, **values)
@@ -153,10 +139,7 @@ def changed_fields(spec: RotarySpec, length: int | None) -> tuple[Hypothesis, ..
 
 
 def _misread_yarn(spec: RotarySpec, rule: YaRN) -> Iterator[Hypothesis]:
-    """Yield YaRN's blends of other frequencies, and with betas in an order that its class refuses.
-
-    They follow the formula of `YaRN`.
-    """
+    """Yield blends by the formula of `YaRN`: of betas that it refuses, and of other frequencies."""
     if spec.axes is not None or spec.pairs < 2 or spec.theta <= 1:
         return
     plain = replace(spec, scaling=None).inverse_frequencies()

@@ -21,15 +21,12 @@ from ropewalk.tools.verify.capture_attention import Attended
 from ropewalk.tools.verify.frequency_mistakes import other_ropes
 from ropewalk.tools.verify.key_verdicts import same_for_keys
 from ropewalk.tools.verify.measured_rotation import NEAR, Structure, pairs_of
-from ropewalk.tools.verify.rotation_verdicts import (
-    angle_errors,
-    check_rotation,
-    compare,
-)
+from ropewalk.tools.verify.rotation_verdicts import angle_errors, check_rotation, compare
 from ropewalk.tools.verify.verify_report import Check, Place, fault, not_tested, remark, right
 
 NAME = "query factor"
 SAME = 1e-4  # of factors
+UNKNOWN = "what entered the rotation is not known"
 BY_PLACE = "the query temperature, by the token's place in the call"
 
 
@@ -63,7 +60,7 @@ def check_factors(factors: Tensor | None, spec: LayerSpec, positions: Tensor) ->
     few tokens, as if there were none.
     """
     if factors is None:
-        return not_tested(NAME, "what entered the rotation is not known; lengths are in `norms`")
+        return not_tested(NAME, f"{UNKNOWN}; lengths are in `norms`")
     temperature, expected = spec.query_temperature, temperatures(spec, positions)
     off = (factors / expected - 1).abs()
     worst = int(off.argmax())
@@ -146,15 +143,12 @@ class LengthRun(Run):
                 at = [replace(place, length=self.length) for place in check.places or (Place(),)]
                 check = replace(check, places=tuple(at))
             yield check
-        if self.before is not None:
-            return
-        for layer, spec in enumerate(self.spec.layers):
-            if layer not in self.seen:
-                kind = f" ({spec.layer_type})" if spec.layer_type else ""
-                says = f"the layer{kind} did not reach softmax attention"
-                yield not_tested("applied vectors", says, Place(layer))
-        says = f"the layer is not in the config, which has {len(self.spec.layers)}"
-        for layer in sorted(self.seen - set(range(len(self.spec.layers)))):
+        of_config = self.spec.layers
+        for layer in sorted({*range(len(of_config))} ^ self.seen if self.before is None else ()):
+            says = f"the layer is not in the config, which has {len(of_config)}"
+            if layer < len(of_config):
+                kind = of_config[layer].layer_type
+                says = f"the layer{f' ({kind})' if kind else ''} did not reach softmax attention"
             yield not_tested("applied vectors", says, Place(layer))
 
     def check(self, layer: int, attended: Attended) -> Iterator[tuple[str, list[Check]]]:
@@ -212,7 +206,8 @@ class LengthRun(Run):
             named = "layer-types-mixed" if mixed else "positions-ignored"
             says = "vectors do not rotate; the layer is specified with a rope"
             return [fault(name, named, says)]
-        amplitude = _amplitude_from(applied, rope, self.length if rope.needs_length else None)
+        length = self.length if rope.needs_length else None
+        amplitude = _amplitude_from(applied, rope, length)
         basics, structure = check_rotation(applied.matrices * (amplitude or 1.0), self.at)
         if structure is None:
             return basics
@@ -221,26 +216,22 @@ class LengthRun(Run):
             return [*basics, fault("rotary part", "rotary-part", says)]
         if not applied.entered:
             rope = replace(rope, pairing=rope.write_pairing)
-        checks = self._at_length(structure, rope)
+        checks = self._at_length(structure, rope, length)
         if not any(check.fault for check in checks):
-            checks += _far(structure, rope, self.length if rope.needs_length else None)
+            checks += _far(structure, rope, length)
         if amplitude is None:
-            says = (
-                "what entered the rotation is not known, only how positions differ from position 0"
-            )
+            says = f"{UNKNOWN}, only how positions differ from position 0"
             unknown = not_tested("amplitude", says)
             checks = [unknown if check.name == "amplitude" else check for check in checks]
         return basics + checks
 
-    def _at_length(self, structure: Structure, rope: RotarySpec) -> list[Check]:
+    def _at_length(self, structure: Structure, rope: RotarySpec, length: int | None) -> list[Check]:
         """Compare; with the length of the call before too, if a table may have outlived it."""
-        length = self.length if rope.needs_length else None
         checks = compare(structure, rope, other_ropes(self.spec, rope), length)
-        if length is None or self.before is None or not any(check.fault for check in checks):
+        before = self.before if length is not None and any(x.fault for x in checks) else None
+        if before is None or any(x.fault for x in compare(structure, rope, None, before)):
             return checks
-        if any(check.fault for check in compare(structure, rope, None, self.before)):
-            return checks
-        says = f"frequencies are those of the call before, of {self.before:,} positions"
+        says = f"frequencies are those of the call before, of {before:,} positions"
         return [fault("called twice", "history", says)]
 
 
@@ -257,29 +248,25 @@ class AxisRun(Run):
             return
         applied = applied_matrices(attended.q, attended.rotations)
         if not applied.entered or applied.matrices.shape[-1] != rope.head_dim:
-            yield "q", [not_tested(name, "what entered the rotation is not known")]
+            yield "q", [not_tested(name, UNKNOWN)]
             return
         basis = torch.eye(rope.head_dim, dtype=torch.float64)[None, :, None]
         basis = basis.expand(-1, -1, self.at.shape[-1], -1)
         length = int(self.at.max()) + 1 if rope.needs_length else None
         wanted = RotaryEmbedding(rope).rotate(basis, self.at, length=length)[0].permute(1, 2, 0)
         off = (applied.matrices - wanted).abs().max().item()
-        if off <= ALONG_AXIS:
-            says = "the pairs that follow this axis are as specified"
-            yield "q", [right(name, says, error=off)]
-            return
         squares = applied.matrices.mT @ applied.matrices
         size = squares.diagonal(dim1=-2, dim2=-1).mean()
         drift = (squares / size - torch.eye(rope.head_dim)).abs().max().item()
-        if drift > ALONG_AXIS:
-            says = (
-                f"along this axis alone it is no rotation: MᵀM is off by {drift:.2g}, as if "
-                f"the halves of a pair followed different axes"
-            )
-            yield "q", [fault(name, "not-a-rotation", says, error=off)]
-            return
         says = f"other pairs follow this axis than specified; matrices are off by {off:.3g}"
-        yield "q", [fault(name, "frequencies", says, error=off)]
+        check = fault(name, "frequencies", says, error=off)
+        if off <= ALONG_AXIS:
+            check = right(name, "the pairs that follow this axis are as specified", error=off)
+        elif drift > ALONG_AXIS:
+            says = f"along this axis alone it is no rotation: MᵀM is off by {drift:.2g}, as if"
+            says += " the halves of a pair followed different axes"
+            check = fault(name, "not-a-rotation", says, error=off)
+        yield "q", [check]
 
 
 @dataclass
@@ -321,9 +308,8 @@ def _amplitude_from(applied: Applied, rope: RotarySpec, length: int | None) -> f
 def _shifted(q: Applied, k: Applied, at: Tensor) -> list[Check]:
     """Return the fault of keys at other positions than queries: each alone is a right rotation."""
     known = all(x.entered and x.linear and torch.isfinite(x.matrices).all() for x in (q, k))
-    if not known or q.matrices.shape != k.matrices.shape:
-        return []
-    queries = pairs_of(q.matrices, at)
+    known = known and q.matrices.shape == k.matrices.shape
+    queries = pairs_of(q.matrices, at) if known else None
     if queries is None or not len(queries.writes):
         return []
     keys = same_for_keys(k.matrices, queries)

@@ -215,15 +215,12 @@ def rows_at(target: Target, x: Tensor, positions: Tensor) -> dict[Role, Tensor]:
     if count * x.shape[0] * x.shape[-1] <= MOST_NUMBERS or target.takes == "nothing":
         rotated = target.rotate_all(x.expand(-1, -1, count, -1), torch.arange(count))
         return {role: y[:, :, positions] for role, y in rotated.items()}
-    parts = [_last_of_two(target, x, position) for position in positions.tolist()]
+    parts: list[dict[Role, Tensor]] = []
+    for position in positions.tolist():  # in calls of two tokens: one alone may have a fault
+        start = max(position - 1, 0)
+        rotated = target.rotate_all(x.expand(-1, -1, 2, -1), torch.arange(start, start + 2))
+        parts.append({role: y[:, :, [position - start]] for role, y in rotated.items()})
     return {role: torch.cat([part[role] for part in parts], -2) for role in parts[0]}
-
-
-def _last_of_two(target: Target, x: Tensor, position: int) -> dict[Role, Tensor]:
-    """Return x at a position, as a call of two tokens rotates it: one alone may have a fault."""
-    start = max(position - 1, 0)
-    rotated = target.rotate_all(x.expand(-1, -1, 2, -1), torch.arange(start, start + 2))
-    return {role: y[:, :, position - start].unsqueeze(-2) for role, y in rotated.items()}
 
 
 def matrices(target: Target, positions: Tensor) -> dict[Role, Tensor]:

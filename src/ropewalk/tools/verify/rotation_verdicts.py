@@ -24,7 +24,6 @@ from ropewalk.tools.verify.frequency_mistakes import (
     frequency_hypotheses,
     half_precision_angles,
     rounded,
-    theta_is,
 )
 from ropewalk.tools.verify.measured_rotation import (
     SAME,
@@ -43,6 +42,7 @@ from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark
 
 MOST_FLOAT16 = 65_504
 LEAST_THETA = 100.0  # of published models
+Named = tuple[str, str]  # a fault, and what it is in words
 BFLOAT16 = 2.0**-8  # the largest relative error of a number in bfloat16
 
 
@@ -162,10 +162,8 @@ def _check_line(structure: Structure, frequencies: Tensor) -> Check:
 
 
 def limits(structure: Structure, frequencies: Tensor) -> Tensor:
-    """Return how far angles may be off lines of these slopes, in radians (P, R/2).
-
-    Rounded tables move both, the angle and the line.
-    """
+    """Return how far angles may be off lines of these slopes, in radians (P, R/2)."""
+    # Rounded tables move both, the angle and the line.
     return allowed(structure.positions, frequencies) + 2 * roundoff(structure)
 
 
@@ -183,10 +181,8 @@ def _describe_frequencies(frequencies: Tensor, rounding: float) -> Check:
     if len(frequencies) < 3 or (frequencies <= 0).any():
         return remark(name, f"{len(frequencies)} pairs; the fastest has {frequencies.max():.6g}")
     theta, factor, error = fit_theta(frequencies)
-    near = rounded(theta)
-    says = f"theta {near:.12g}" + (
-        f", all divided by {rounded(factor):g}" * (abs(factor - 1) > SAME)
-    )
+    says = f"theta {rounded(theta):.12g}"
+    says += f", all divided by {rounded(factor):g}" * (abs(factor - 1) > SAME)
     if error < 2e-5 and theta < LEAST_THETA:
         return remark(name, f"{says}, which is unusually small: is the exponent -2i/R?")
     if error < 2e-5:
@@ -195,7 +191,7 @@ def _describe_frequencies(frequencies: Tensor, rounding: float) -> Check:
         return remark(name, f"near theta {rounded(theta, rounding):.12g}; tables are rounded")
     coarse = frequencies.to(torch.bfloat16).to(torch.float64)
     if error < 3 * BFLOAT16 and (coarse / frequencies - 1).abs().max() < 1e-5:
-        says = f"every frequency is a bfloat16 number, near those of theta {near:.3g}"
+        says = f"every frequency is a bfloat16 number, near those of theta {theta:.3g}"
         return fault(name, "half-precision-angles", says, error=error)
     if (frequencies.diff() > 0).any():
         says = "frequencies do not fall from pair to pair"
@@ -319,32 +315,28 @@ def _compare_frequencies(
     """Return the verdict on angles: those of the specification, or of which mistakes."""
     name, near, measured = "frequencies", structure.near, slopes(structure)
     visible = seen(spec, length, structure)
-
-    def directed(frequencies: Tensor) -> Tensor:
-        return frequencies.abs()[visible] * signs(structure)
-
-    exact = directed(spec.inverse_frequencies(length))
+    exact = speeds(spec, length, structure) * signs(structure)
     off, limit = residuals(near, exact), limits(near, exact)
     if (off <= limit).all():
         says = f"as specified; near angles are off by at most {off.max():.1e} radians"
         return [right(name, says, error=off.max().item())]
     hypotheses = [
-        each._replace(frequencies=directed(each.frequencies))
+        each._replace(frequencies=each.frequencies.abs()[visible] * signs(structure))
         for each in frequency_hypotheses(spec, others, length)
         if len(each.frequencies) == len(visible)
     ]
-    (named, mistake), *more = _explained(near, measured, exact, hypotheses) or _rounded_or_theta(
-        measured.abs(), exact.abs(), spec, roundoff(near)
-    )
+    found = _explained(near, measured, exact, hypotheses)
+    if not found:
+        found = [_rounded_or_theta(measured.abs(), exact.abs(), spec, roundoff(near))]
+    (named, mistake), *more = found
     row = int((off / limit).amax(-1).argmax())
     error = off[row].max().item()
     off_by = f"off by {error:.3g} radians at position {int(near.positions[row]):,}"
     says = f"{mistake}; {off_by}" if mistake else off_by
-    first = fault(name, named, says, mistake=mistake, error=error)
+    theta = named == "theta" and spec.scaling is None
+    numbers = {"theta": fit_theta(measured.abs())[0]} if theta else {}
+    first = fault(name, named, says, mistake=mistake, **numbers, error=error)
     return [first, *(fault("rounding", other, why, mistake=why) for other, why in more)]
-
-
-Named = tuple[str, str]  # a fault, and what it is in words
 
 
 def _explained(
@@ -365,9 +357,7 @@ def _explained(
     return []
 
 
-def _rounded_or_theta(
-    measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float
-) -> list[Named]:
+def _rounded_or_theta(measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float) -> Named:
     """Return what can be said of frequencies (R/2,), without signs, that no mistake explains.
 
     coarse: by how much rounded tables may move an angle.
@@ -378,18 +368,18 @@ def _rounded_or_theta(
         misfit = math.inf
     elif factors.std() < 1e-6:
         times = f"{rounded(factors.mean().item(), 1e-7):.12g}"
-        return [("frequencies", f"all frequencies are multiplied by {times}")]
+        return "frequencies", f"all frequencies are multiplied by {times}"
     short = apart(theta, spec.theta) if misfit < 2e-5 and abs(divided - 1) < SAME else None
     if short is None and not coarse and ((factors - 1).abs() < 2 * BFLOAT16).all():
-        return [("half-precision-angles", "near the specified ones")]
+        return "half-precision-angles", "near the specified ones"
     if short is None and misfit < 1e-3 and abs(divided - 1) < 1e-3:
         short = f"{rounded(theta, 1e-3):.12g}"
-    if short not in (None, f"{spec.theta:.12g}"):
-        return [("theta", theta_is(str(short), spec.theta))]
+    if short not in (None, specified := f"{spec.theta:.12g}"):
+        return "theta", f"theta is {short}, specified is {specified}"
     if ((measured.diff() > 1e-9).any() and spec.axes is None) or (measured < 1e-12).all():
         says = "frequencies do not fall from pair to pair, as if they were never set"
-        return [("uninitialised-frequencies", says)]
-    return [("frequencies", "")]
+        return "uninitialised-frequencies", says
+    return "frequencies", ""
 
 
 def _compare_amplitude(
