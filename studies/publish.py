@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from published_files import ANSWERS, item_columns, read_answers, write_published
+from published_pictures import FORM, pictures_of, score_pictures
 from published_readme import FORMER_ATTENTION, pictures_in, readme, with_excerpt
 
 from ropewalk.checks import shown
@@ -43,7 +44,6 @@ from ropewalk.files import (
     write_bytes,
 )
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
-from ropewalk.lab.report.pictures import FORM, pictures_of, score_pictures
 from ropewalk.lab.report.verdicts import summarize, with_verdicts
 from ropewalk.lab.results import (
     CONDITIONS,

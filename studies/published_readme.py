@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from published_pictures import FORM, pictures_of
+
 from ropewalk.figures.picture import picture_html
 from ropewalk.lab.report import findings, provenance, tables
 from ropewalk.lab.report.formats import (
     Table,
+    TableCell,
     code,
-    code_as_markdown,
     code_list,
     escape_markdown,
     format_count,
     language_name,
+    markdown_table,
 )
-from ropewalk.lab.report.pictures import FORM, pictures_of
 from ropewalk.lab.report.tables import interval_note
 from ropewalk.lab.results import Results, TranslationCorpus
 
@@ -67,18 +69,18 @@ def readme(results: Results, pictures: list[str]) -> str:
         f"```sh\n{commands}\n```",
         "## Result",
         f"**{code_as_markdown(findings.headline(results))}**",
-        tables.main_table(results).markdown(),
+        table_as_markdown(tables.main_table(results)),
         code_as_markdown(tables.legend(results)),
         *filter(None, [escape_markdown(interval_note(results))]),
         "\n".join(f"- {code_as_markdown(sentence)}" for sentence in findings.findings(results)),
     ]
     if len(results.splits) > 1:
         others = "Other test splits" if results.is_translation else "Other lengths"
-        parts += [f"### {others}", tables.splits_table(results).markdown()]
+        parts += [f"### {others}", table_as_markdown(tables.splits_table(results))]
     for name in results.against:
         parts += [
             f"### Compared with {escape_markdown(name)}",
-            tables.against_table(results, name).markdown(),
+            table_as_markdown(tables.against_table(results, name)),
             f"p is corrected (Holm) for all comparisons with `{name}` on the same "
             "split; the interval is not corrected.",
         ]
@@ -92,7 +94,7 @@ def readme(results: Results, pictures: list[str]) -> str:
             how += "; weights of linear attention outside 0 to 1 are drawn as 0 or 1"
         parts.append(f"{picture}\n\n{shown}: {how}.")
     parts += _by_length(results)
-    parts += ["## Every run", TIMES, tables.runs_table(results).markdown()]
+    parts += ["## Every run", TIMES, table_as_markdown(tables.runs_table(results))]
     parts += _sweep(results)
     data, scores = "Task", "each test example's score"
     if results.is_translation:
@@ -110,7 +112,7 @@ def readme(results: Results, pictures: list[str]) -> str:
 def with_excerpt(text: str, name: str, results: Results) -> str:
     """Return a README's text with these results' headline and table between the marks of `name`."""
     marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
-    table = _means_table(results).markdown()
+    table = table_as_markdown(_means_table(results))
     body = f"{code_as_markdown(findings.headline(results))}\n\n{table}\n"
     if note := interval_note(results):
         body += f"\n{escape_markdown(note)}\n"
@@ -168,12 +170,12 @@ def _by_length(results: Results) -> list[str]:
     if results.is_translation:
         parts = ["## By sentence length"]
         for split in results.splits:
-            table = tables.length_table(results, split).markdown()
+            table = table_as_markdown(tables.length_table(results, split))
             parts += [f"`{split}`, by the number of words in the source:", table]
         return parts
     if len(results.splits) == 1:
         return []
-    return ["## By length", tables.multiples_table(results).markdown()]
+    return ["## By length", table_as_markdown(tables.multiples_table(results))]
 
 
 def _sweep(results: Results) -> list[str]:
@@ -182,9 +184,26 @@ def _sweep(results: Results) -> list[str]:
     return [
         "## Settings of each encoding",
         code_as_markdown(tables.how_tuned(results)),
-        *(table.markdown() for table in tables.trials_tables(results).values()),
+        *map(table_as_markdown, tables.trials_tables(results).values()),
     ]
 
 
 def _facts(facts: list[tuple[str, str]]) -> str:
     return "\n".join(f"- {escape_markdown(name)}: {escape_markdown(text)}" for name, text in facts)
+
+
+def table_as_markdown(table: Table) -> str:
+    """Return a table in Markdown, with all columns but the first aligned to the right."""
+
+    def written(cell: TableCell) -> str:
+        notes = escape_markdown(" · ".join(cell.notes))
+        return escape_markdown(cell.text) + (f"<br><sub>{notes}</sub>" if notes else "")
+
+    rows = [[written(cell) for cell in row] for row in table.cells()]
+    return markdown_table([*map(escape_markdown, table.columns)], rows)
+
+
+def code_as_markdown(text: str) -> str:
+    """Escape a sentence, except the names that are marked as code."""
+    parts = text.split("`")
+    return "".join(f"`{part}`" if i % 2 else escape_markdown(part) for i, part in enumerate(parts))

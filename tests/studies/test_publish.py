@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publish import add, differences, main, parts_of, publish, with_part
 from published_files import read_answers
+from published_pictures import pictures_of
 from published_readme import readme
 from synthetic_run import results, typed, write_run
 from tiny_tasks import config_of
@@ -32,7 +33,6 @@ from ropewalk.figures.plot_data import short
 from ropewalk.files import read_json, readable_json, write_json
 from ropewalk.lab.published import thinned
 from ropewalk.lab.report.formats import format_number
-from ropewalk.lab.report.pictures import pictures_of
 from ropewalk.lab.report.provenance import conditions
 from ropewalk.lab.report.verdicts import with_verdicts
 from ropewalk.lab.results import Results, read_results

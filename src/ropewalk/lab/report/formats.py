@@ -1,6 +1,6 @@
 """Numbers, scores, p-values, counts, lists, time spans and tables as text.
 
-A `Table` has three printers: Markdown for READMEs, HTML for the page, and rich for a terminal.
+A `Table` has two printers: HTML for the page, and rich for a terminal.
 """
 
 from __future__ import annotations
@@ -148,16 +148,6 @@ class Table:
         """Return the rows as cells."""
         return [[TableCell(c) if isinstance(c, str) else c for c in row] for row in self.rows]
 
-    def markdown(self) -> str:
-        """Return the table in Markdown, with all columns but the first aligned to the right."""
-
-        def written(cell: TableCell) -> str:
-            notes = escape_markdown(" · ".join(cell.notes))
-            return escape_markdown(cell.text) + (f"<br><sub>{notes}</sub>" if notes else "")
-
-        rows = [[written(cell) for cell in row] for row in self.cells()]
-        return markdown_table([*map(escape_markdown, self.columns)], rows)
-
     def html(self, caption: str, labels: Mapping[str, str]) -> str:
         """Return the table as HTML; on a narrow page each row lists its cells with their titles.
 
@@ -226,9 +216,3 @@ def escape_markdown(text: str) -> str:
     for sign in "\\`*[]|":
         text = text.replace(sign, f"\\{sign}")
     return escape(text, quote=False)
-
-
-def code_as_markdown(text: str) -> str:
-    """Escape a sentence, except the names that are marked as code."""
-    parts = text.split("`")
-    return "".join(f"`{part}`" if i % 2 else escape_markdown(part) for i, part in enumerate(parts))

@@ -1,19 +1,14 @@
-"""The pictures of a results folder, and the numbers that they are drawn from."""
+"""The numbers that the pictures of results are drawn from."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Literal
 
-from ropewalk.figures.attention_pictures import attention_maps
-from ropewalk.figures.loss_pictures import loss_curves
-from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import Curve, Outcome, smoothed
-from ropewalk.figures.score_pictures import score_by_encoding, score_by_length
 from ropewalk.lab.report.formats import bin_label, column_title
 from ropewalk.lab.results import CellResults, Results
 
-FORM = "png"
 Curves = Literal["training", "validation"]
 
 
@@ -72,33 +67,3 @@ def _curve(cell: CellResults, kind: Curves) -> Curve:
     curve = Curve(cell.seed, steps, losses, cell.status == "diverged")
     # 1/25 of the curve: smooths the noise of batches, and hides no change of direction.
     return smoothed(curve, len(curve.x) // 25 | 1) if kind == "training" else curve
-
-
-def pictures_of(results: Results) -> dict[str, Picture]:
-    """Return the pictures of published results by name; drawing them comes later.
-
-    Attention is not among them unless the weights of all encodings that have a model are known.
-    """
-    losses = loss_curves(curves(results, "training"), curves(results, "validation"))
-    pictures = score_pictures(results) | {"loss": losses}
-    rows = results.encodings
-    maps = {row.name: row.attention.weights for row in rows if row.attention is not None}
-    if maps and all(row.attention is not None or row.has_diverged for row in rows):
-        pictures["attention"] = attention_maps(maps)
-    return pictures
-
-
-def score_pictures(results: Results) -> dict[str, Picture]:
-    """Return the pictures of scores by name."""
-    split = results.splits[0]
-    if results.is_translation:
-        return {
-            "bleu": score_by_encoding(outcomes(results, split)),
-            "bleu-by-length": score_by_length(*by_length(results, split)),
-        }
-    metric, tested = results.headline_metric, results.tested
-    other, title = tested.name if tested != metric else "", column_title(metric, split)
-    pictures = {"score": score_by_encoding(outcomes(results, split), title, other)}
-    if len(results.splits) > 1:
-        pictures["score-by-length"] = score_by_length(**by_multiple(results))
-    return pictures
