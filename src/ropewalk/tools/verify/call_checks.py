@@ -1,18 +1,17 @@
-"""Checks of calls as a model makes them: one token, grouped heads, rows of positions."""
+"""Checks of calls as a model makes them: one token, many heads, rows of positions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
-from ropewalk.tools.verify.call_form import ORDER, Role, Target, TargetError
+from ropewalk.tools.verify.call_form import ORDER, Target, TargetError
 from ropewalk.tools.verify.function_checks import AT, SAME, SHORT, far, random
 from ropewalk.tools.verify.verify_report import Check, fault, remark, right
 
 TOKEN = 7  # the position of a token alone
-QUERY_HEADS, KEY_HEADS = 8, (2, 1)
+HEADS, KEY_HEADS = 24, (2, 1)
 ROWS, ROW_HEADS = 2, 3  # different, so that rows of positions cannot pass as those of heads
 
 
@@ -53,46 +52,42 @@ def check_one_token(target: Target) -> list[Check]:
             alone = target.fresh().rotate_all(x[:rows], AT[at : at + 1])
         except TargetError as error:
             return [fault(name, "fails", f"a call of one token raises: {error}")]
-        for role in target.rotates:
-            if role in alone and far(alone[role], tried[role][:rows, :, at : at + 1]) > SAME:
-                return [_wrong_token(target, role, at, alone[role], tried[role][:rows])]
+        for role, y in alone.items():
+            errors = [far(y, tried[role][:rows, :, p : p + 1]) for p in range(SHORT)]
+            if errors[at] <= SAME:
+                continue
+            like = min(range(SHORT), key=errors.__getitem__)
+            explained = errors[like] <= SAME
+            found = f"like position {like}" if explained else f"{errors[at]:.3g} off longer calls"
+            argument = "offset" if target.takes == "offset" else "positions"
+            kind = f"{argument}-ignored" if explained and not like else "history"
+            of = f" of {role}" if len(target.rotates) > 1 else ""
+            says = f"in calls of one token, position {at}{of} is rotated {found}"
+            return [fault(name, kind, says, error=errors[at])]
     return [right(name, "a token is rotated alone as in a longer call")]
 
 
-def _wrong_token(target: Target, role: Role, at: int, alone: Tensor, tried: Tensor) -> Check:
-    """Name the fault of a token, by the rotations of it at all tried positions."""
-    name, argument = "one token", "offset" if target.takes == "offset" else "positions"
-    where = f"in calls of one token, position {at}" + f" of {role}" * (len(target.rotates) > 1)
-    errors = [far(alone, tried[:, :, p : p + 1]) for p in range(SHORT)]
-    like = min(range(SHORT), key=errors.__getitem__)
-    found = f"is off by {errors[at]:.3g} from longer calls"
-    if errors[like] <= SAME:
-        found = f"is rotated like position {like}"
-    ignored = at and not like and errors[like] <= SAME
-    named = f"{argument}-ignored" if ignored else "history"
-    return fault(name, named, f"{where} {found}", error=errors[at])
+def check_heads(target: Target) -> list[Check]:
+    """Check that each head is rotated as it is alone, also with fewer key heads than query heads.
 
-
-def check_grouped(target: Target) -> list[Check]:
-    """Check fewer key heads than query heads (grouped-query attention)."""
-    if not {"q", "k"} <= set(target.rotates):
-        return []
-    name, few = "grouped heads", "with fewer key heads than query heads"
-    x = random(target, SHORT, heads=QUERY_HEADS)
-    expected = target.fresh().rotate_all(x, AT)
-    for keys in KEY_HEADS:
-        heads: dict[Role, int] = {"k": keys, "v": keys}
-        given = {role: x[:, : heads.get(role, QUERY_HEADS)] for role in target.rotates}
-        counts = f"{few}, {keys} and {QUERY_HEADS}"
+    The latter is grouped-query attention.
+    """
+    x = random(target, SHORT, heads=HEADS)
+    alone = target.fresh().rotate_all(x.transpose(0, 1), AT)
+    grouped = {"q", "k"} <= set(target.rotates)
+    for keys in (HEADS, *KEY_HEADS) if grouped else (HEADS,):
+        few = f"with fewer key heads than query heads, {keys} and {HEADS}, " * (keys < HEADS)
+        given = {role: x[:, : keys if role in "kv" else HEADS] for role in target.rotates}
         try:
             made = target.fresh().rotate_all(given, AT)
         except TargetError as error:
-            return [fault(name, "fails", f"{counts}: {error}")]
+            return [fault("heads", "fails", f"{few}a call raises: {error}")]
         for role, y in made.items():
-            if (off := far(y, expected[role][:, : y.shape[1]])) > SAME:
-                says = f"{counts}, heads of {role} differ by {off:.3g} from themselves"
-                return [fault(name, "heads", says, error=off)]
-    return [right(name, f"the same {few}")]
+            if (off := far(y.transpose(0, 1), alone[role][: y.shape[1]])) > SAME:
+                says = f"{few}heads of {role} differ by {off:.3g} from themselves alone"
+                return [fault("heads", "heads", says, error=off)]
+    also = ", also with fewer key heads than query heads" if grouped else ""
+    return [right("heads", f"each of {HEADS} heads as it is alone{also}")]
 
 
 def check_rows(target: Target) -> list[Check]:

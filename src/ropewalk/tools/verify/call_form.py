@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from types import MethodType
 from typing import Any, Literal, get_args
@@ -224,14 +224,6 @@ class Target:
         """The dtypes of the module's parameters and buffers."""
         return {x.dtype for x in _tensors(self.module)}
 
-    def in_bfloat16(self) -> Target | None:
-        """Return a copy of its module after `.bfloat16()`, or None if that rounds nothing."""
-        rounded = self.fresh()
-        if rounded.module is None or not {torch.float32, torch.float64} & self.dtypes:
-            return None
-        rounded.module.bfloat16()
-        return rounded
-
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return x `(B, H, S, D)` as the target rotates it at positions `(S,)` or `(B, S)`."""
         return self.rotate_all(x, positions)[self.rotates[0]]
@@ -345,6 +337,7 @@ def read_tables(returned: Any, length: int) -> Tables:
 MOST_DIMS = 2_048
 SEQ_DIM = {"bhsd": -2, "bshd": -3}
 ORDER = {-2: "(B, H, S, D)", -3: "(B, S, H, D)"}
+BEST = 2
 FIRST, LENGTH, HEADS = 3, 5, 2  # the first call is not at position 0, so that its cache shows
 
 
@@ -384,35 +377,36 @@ def resolve(
     if head_dim is not None:
         dims = [head_dim]
     failures: list[str] = []
-    rotating: Target | None = None
-    answering: Target | None = None
-    for target in _candidates(function, roles, orders, dims, spec, length):
-        try:
-            if _rotates(target.fresh()):
-                found = replace(target, axes_stated=axes is not None)
-                if _keeps_rest(target.fresh()):
-                    return found
-                rotating = rotating or found
-        except TargetError as error:
-            failures.append(str(error))
-        else:
-            answering = answering or target
-    if rotating is not None:
-        return rotating
-    if axes is not None:
-        with suppress(ValueError):
-            other = resolve(function, form=form, head_dim=head_dim, spec=spec, length=length)
-            turned = other.seq_dim != SEQ_DIM[axes] and not other.makes_tables
-            if turned and _rotates(other.fresh()):
-                return replace(other, seq_dim=SEQ_DIM[axes], axes_stated=True, along_heads=True)
-    if answering is None:
+    tried = partial(_candidates, function, roles, dims=dims, spec=spec, length=length)
+    grade, target = _best(tried(orders=orders), failures)
+    if axes is not None and not grade:
+        grade, other = _best(tried(orders=[order for order in ORDER if order not in orders]), [])
+        if grade and other is not None and not other.makes_tables:
+            return replace(other, seq_dim=orders[0], axes_stated=True, along_heads=True)
+    if target is None:
         shapes = " or ".join(ORDER[order] for order in orders)
         raise TargetError(
             f"target must rotate vectors of {shapes} when called as f({', '.join(roles)}), or "
             f"return cos and sin; no call worked: {failures[0]}; state other roles (form), axes or "
             f"head_dim, or wrap it in a function of x (B, H, S, D)"
         )
-    return replace(answering, axes_stated=axes is not None)
+    return replace(target, axes_stated=axes is not None)
+
+
+def _best(candidates: Iterator[Target], failures: list[str]) -> tuple[int, Target | None]:
+    """Return the highest grade, and the first candidate that has it; add why others failed."""
+    best: tuple[int, Target | None] = (0, None)
+    for target in candidates:
+        try:
+            grade = _grade(target.fresh())
+        except TargetError as error:
+            failures.append(str(error))
+            continue
+        if grade > best[0] or best[1] is None:
+            best = grade, target
+        if grade == BEST:
+            break
+    return best
 
 
 def _candidates(
@@ -447,10 +441,12 @@ def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Table
     return tables
 
 
-def _rotates(target: Target) -> bool:
-    """Return whether results vary along the sequence and not along heads. Raises TargetError.
+def _grade(target: Target) -> int:
+    """Return how well a call works: 0 if it answers, 1 if it rotates, `BEST` if just as specified.
 
-    With tables of ours, lengths and position 0 must stay as they are too.
+    It rotates if results vary along the sequence and not along heads. With tables of ours, lengths
+    and position 0 must stay as they are too, and best is what leaves the dimensions alone that the
+    specification leaves alone. Raises TargetError.
     """
     first = FIRST if target.takes != "nothing" else 0
     y = target.rotate(
@@ -459,36 +455,18 @@ def _rotates(target: Target) -> bool:
     moves = (y - y[:, :, :1]).abs().amax() > 1e-4
     same_heads = (y - y[:, :1]).abs().amax() < 1e-4
     if not (torch.isfinite(y).all() and moves and same_heads):
-        return False
+        return 0
     if target.tables_of is None:
-        return True
-    x, y = _with_tables_of_ours(target)
-    x, y = x[..., _part(target)], y[..., _part(target)]
-    kept = (y.norm(dim=-1) / x.norm(dim=-1)).std() < 1e-4
-    return bool(kept and (y[:, :, 0].sort().values / x[:, :, 0].sort().values).std() < 1e-4)
-
-
-def _keeps_rest(target: Target) -> bool:
-    """Return whether tables of ours leave the dimensions alone that a specification leaves alone.
-
-    If half a head rotates, tables in halves have as many columns as those of pairs of all of it.
-    """
-    if target.tables_of is None or target.spec is None:
-        return True
-    x, y = _with_tables_of_ours(target)
-    changed = (y - x).abs().amax((0, 1, 2)) > 1e-4
-    changed[_part(target)] = False
-    return not changed.any()
-
-
-def _part(target: Target) -> slice:
-    """Return the dimensions that rotate as specified; all without a specification."""
-    spec = target.spec
-    return slice(None) if spec is None else slice(spec.start, spec.start + int(spec.rotary_dim))
-
-
-def _with_tables_of_ours(target: Target) -> tuple[Tensor, Tensor]:
-    """Return random vectors and what the target makes of them at positions from 0 on."""
+        return BEST
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, HEADS, LENGTH, target.head_dim, generator=generator)
-    return x, target.rotate(x, torch.arange(LENGTH))
+    y = target.rotate(x, torch.arange(LENGTH))
+    part = torch.ones(target.head_dim, dtype=torch.bool)
+    if (spec := target.spec) is not None:
+        part[: spec.start] = part[spec.start + int(spec.rotary_dim) :] = False
+    # If half a head rotates, tables in halves have as many columns as those of pairs of all of it.
+    keeps_rest = bool((y - x)[..., ~part].abs().le(1e-4).all())
+    x, y = x[..., part], y[..., part]
+    kept = (y.norm(dim=-1) / x.norm(dim=-1)).std() < 1e-4
+    at_zero = (y[:, :, 0].sort().values / x[:, :, 0].sort().values).std() < 1e-4
+    return 1 + keeps_rest if kept and at_zero else 0

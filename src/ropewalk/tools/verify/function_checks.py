@@ -25,8 +25,8 @@ from ropewalk.tools.verify.rotation_verdicts import (
 from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark, right
 
 SAME = 2e-4
-SHORT, LONG, HEADS = 16, 8_192, 24
-AT = torch.arange(SHORT)
+SHORT, LONG = 16, 8_192
+AT, NEAR = torch.arange(SHORT), torch.arange(1_024)
 COARSE = 0.03  # relative error of vectors above what bfloat16 results explain
 FAR = (4_096, 131_072, 1_048_576)
 
@@ -86,8 +86,6 @@ def check_positions(target: Target) -> Check:
     name = "offset" if target.takes == "offset" else "positions"
     if target.takes == "nothing":
         return not_tested(name, "the target takes neither positions nor an offset")
-    if target.tables_of is not None:
-        return not_tested(name, "the target gets tables")
     x, first = random(target, SHORT), 7
     part, count = x[:, :, first:], SHORT - first
     complete = target.fresh().rotate(x, AT)[:, :, first:]
@@ -161,18 +159,6 @@ def on_cached_keys(spec: RotarySpec) -> str:
         f"beyond {original:,} tokens, keys that are cached do not fit new queries until "
         f"`rerotate` moves them; or give all calls the final length"
     )
-
-
-def check_heads(target: Target) -> Check:
-    """Check that each of many heads is rotated as it is alone."""
-    x = random(target, SHORT, heads=HEADS)
-    for role in target.rotates:
-        together = target.rotate_all(x, AT)
-        alone = target.rotate_all(x.transpose(0, 1), AT)
-        if role in together and (error := far(together[role].transpose(0, 1), alone[role])) > SAME:
-            says = f"heads of {role} differ by {error:.3g} from themselves alone"
-            return fault("heads", "heads", says, error=error)
-    return right("heads", f"each of {HEADS} heads as it is alone")
 
 
 def check_inputs(target: Target) -> list[Check]:
@@ -288,8 +274,10 @@ def check_far(
     if (worst := (keys.blocks - reached.blocks).abs().max().item()) > 10 * SAME:
         return fault(name, "table-too-short", f"keys differ from queries by {worst:.3g}")
 
-    beyond = serves is not None and end > serves
-    promises = f"; the model promises {serves or 0:,} positions"
+    def ends(says: str) -> Check:
+        if serves is not None and end > serves:
+            return remark(name, f"{says}; the model promises {serves:,} positions")
+        return fault(name, "table-too-short", says)
 
     length = (length or end) if spec.needs_length else None
     off, limit = angle_errors(reached, structure, spec, length)
@@ -299,8 +287,7 @@ def check_far(
         says = f"results are not finite numbers: those of float16 end at {MOST_FLOAT16:,}"
         return fault(name, "half-precision-angles", says)
     if not torch.isfinite(off).all() or vanished.any():
-        says = "results are zero or not finite"
-        return remark(name, says + promises) if beyond else fault(name, "table-too-short", says)
+        return ends("results are zero or not finite")
     if (off <= limit).all():
         if worst < 10 * SAME:
             return right(name, f"off by at most {worst:.1e} radians from {whose}", error=worst)
@@ -311,56 +298,48 @@ def check_far(
         if (wrapped(angles[1:] - coarse).abs() <= limit[1:] + 0.01).all():
             return fault(name, "half-precision-angles", f"{says}; off by {worst:.3g}", error=worst)
     if wrapped(angles[-1] - angles[-2]).abs()[int(frequencies.argmax())] < SAME:
-        says = "rotates like the position before it: the last row of the table is repeated"
-        if beyond:
-            return remark(name, says + promises)
-        return fault(name, "table-too-short", says, error=worst)
+        return ends("rotates like the position before it: the last row of the table is repeated")
     # Rounding to bfloat16 explains so much, or that a pair is anywhere.
     explained = (positions.to(torch.float64)[:, None] * frequencies * 2.0**-6).clamp(max=math.pi)
     kind = "half-precision-angles" if (off <= explained + 1e-3).all() else "frequencies"
     return fault(name, kind, f"off by {worst:.3g} radians from {whose}", error=worst)
 
 
-def check_bfloat16(target: Target) -> Check:
-    """Check vectors in bfloat16 against the same vectors in float32."""
-    name = "bfloat16 vectors"
-    if target.tables_of is not None:
-        return not_tested(name, "the caller's tables decide")
-    positions = torch.arange(1_024)
-    x = random(target, len(positions)).to(torch.bfloat16)
+def check_bfloat16(target: Target) -> list[Check]:
+    """Check vectors in bfloat16 against float32, which must be as exact afterwards as before."""
+    name, after = "bfloat16 vectors", "float32 after bfloat16"
+    x, exact = _coarse_and_exact(target)
     try:
-        coarse = target.fresh().rotate(x, positions)
+        coarse = target.rotate(x, NEAR)
     except TargetError as failure:
-        return remark(name, f"raises: {failure}")
-    error, where = _off_by(coarse, target.fresh().rotate(x.to(torch.float32), positions))
+        no_test = not_tested(after, "the target takes no bfloat16")
+        return [remark(name, f"raises: {failure}"), no_test]
+    error, where = _off_by(coarse, exact)
+    check = right(name, f"off by at most {error:.1e} of the length of a vector", error=error)
     if not error <= COARSE:
-        return fault(name, "half-precision-angles", f"are {where}", error=error)
-    if coarse.dtype != torch.bfloat16:
+        check = fault(name, "half-precision-angles", f"are {where}", error=error)
+    elif coarse.dtype != torch.bfloat16:
         dtype = str(coarse.dtype).removeprefix("torch.")
         says = f"come back as {dtype}: off by {error:.1e} of their length, at more memory"
-        return remark(name, says, error=error)
-    return right(name, f"off by at most {error:.1e} of the length of a vector", error=error)
-
-
-def _off_by(coarse: Tensor, exact: Tensor) -> tuple[float, str]:
-    """Return the largest error of vectors (B, H, S, D), relative to their length, in words too."""
-    off = (coarse.to(torch.float32) - exact).norm(dim=-1) / exact.norm(dim=-1)
-    error, worst = off.max().item(), int(off.flatten().argmax())
-    return error, f"off by {error:.3g} of their length, at position {worst:,}"
+        check = remark(name, says, error=error)
+    if (error := far(target.rotate(x.to(torch.float32), NEAR), exact)) > SAME:
+        says = f"results are off by {error:.3g} after a call with bfloat16 vectors"
+        return [check, fault(after, "stale-table", says, error=error)]
+    return [check, right(after, "results are as before")]
 
 
 def check_rounded_module(target: Target) -> list[Check]:
     """Say if `.bfloat16()` would spoil a module that is right as it is."""
-    name, rounded = "module in bfloat16", target.in_bfloat16()
-    if rounded is None or target.tables_of is not None:
+    name, rounded = "module in bfloat16", target.fresh()
+    holds_floats = {torch.float32, torch.float64} & target.dtypes
+    if rounded.module is None or target.tables_of is not None or not holds_floats:
         return []
-    positions = torch.arange(1_024)
-    x = random(target, len(positions)).to(torch.bfloat16)
+    rounded.module.bfloat16()
+    x, exact = _coarse_and_exact(target)
     try:
-        coarse = rounded.rotate(x, positions)
+        error, where = _off_by(rounded.rotate(x, NEAR), exact)
     except TargetError as failure:
         return [remark(name, f"raises: {failure}")]
-    error, where = _off_by(coarse, target.fresh().rotate(x.to(torch.float32), positions))
     if error <= COARSE:
         return [right(name, f"`.bfloat16()` leaves vectors {where}", error=error)]
     says = (
@@ -370,19 +349,14 @@ def check_rounded_module(target: Target) -> list[Check]:
     return [remark(name, says, error=error)]
 
 
-def check_after_bfloat16(target: Target) -> Check:
-    """Check that a call in bfloat16 leaves the next call in float32 as exact as before."""
-    name = "float32 after bfloat16"
-    if target.tables_of is not None:
-        return not_tested(name, "the caller's tables decide")
-    x, positions = random(target, SHORT * 4), torch.arange(SHORT * 4)
-    used = target.fresh()
-    try:
-        used.rotate(x.to(torch.bfloat16), positions)
-    except TargetError:
-        return not_tested(name, "the target takes no bfloat16")
-    error = far(used.rotate(x, positions), target.fresh().rotate(x, positions))
-    if error > SAME:
-        says = f"results are off by {error:.3g} after a call with bfloat16 vectors"
-        return fault(name, "stale-table", says, error=error)
-    return right(name, "results are as before")
+def _coarse_and_exact(target: Target) -> tuple[Tensor, Tensor]:
+    """Return vectors (1, 1, S, D) in bfloat16, and what a first call in float32 makes of them."""
+    x = random(target, len(NEAR)).to(torch.bfloat16)
+    return x, target.fresh().rotate(x.to(torch.float32), NEAR)
+
+
+def _off_by(coarse: Tensor, exact: Tensor) -> tuple[float, str]:
+    """Return the largest error of vectors (B, H, S, D), relative to their length, in words too."""
+    off = (coarse.to(torch.float32) - exact).norm(dim=-1) / exact.norm(dim=-1)
+    error, worst = off.max().item(), int(off.flatten().argmax())
+    return error, f"off by {error:.3g} of their length, at position {worst:,}"

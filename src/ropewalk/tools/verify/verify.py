@@ -82,6 +82,7 @@ def _rope(layer: LayerSpec, name: str) -> RotarySpec:
 
 
 Like: TypeAlias = RotarySpec | LayerSpec | ModelSpec | str | PathLike[str] | Mapping[str, Any]
+SomeChecks: TypeAlias = Callable[[Target], Check | list[Check]]
 STATEFUL = 1_024  # positions that no length-dependent rule changes
 
 
@@ -145,19 +146,22 @@ def verify(
 
 
 NEAR_ROPE, NO_RULE = "the rope of near positions", "near angles follow no known theta and factor"
-#: Why checks cannot be made of a target that returns tables.
-UNTESTED_TABLES = {
-    "input": "the target returns tables and gets no q and k to change",
-    **dict.fromkeys(("batch", "heads", "gradient"), "the target returns tables"),
+RETURNS, CALLERS = "the target returns tables", "the caller's tables decide"
+#: Why checks cannot be made of a target that returns tables, or that gets ours.
+UNTESTED_RETURNING = {
+    "input": f"{RETURNS} and gets no q and k to change",
+    **dict.fromkeys(("batch", "heads", "gradient"), RETURNS),
 }
+UNTESTED_GETTING = {"positions": "the target gets tables", "bfloat16 vectors": CALLERS}
 
 
-def _attempt(
-    name: str, check: Callable[[Target], Check | list[Check]], target: Target
-) -> list[Check]:
+def _attempt(name: str, check: SomeChecks, target: Target) -> list[Check]:
     """Check a target as it was before its first call; one that fails has a fault that says how."""
-    if target.makes_tables and name in UNTESTED_TABLES:
-        return [not_tested(name, UNTESTED_TABLES[name])]
+    untested = UNTESTED_RETURNING if target.makes_tables else {}
+    if target.tables_of is not None:
+        untested = UNTESTED_GETTING
+    if name in untested:
+        return [not_tested(name, untested[name])]
     try:
         checks = check(target.fresh())
     except TargetError as error:
@@ -186,8 +190,7 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     if batch.fault:  # matrices are measured in batches
         yield not_tested("rotates pairs", "rows of a batch are not independent")
         return
-    yield from _attempt("heads", function_checks.check_heads, target)
-    yield from _attempt("grouped heads", call_checks.check_grouped, target)
+    yield from _attempt("heads", call_checks.check_heads, target)
     yield from _attempt("inputs", function_checks.check_inputs, target)
     (where,) = _attempt("positions", function_checks.check_positions, target)
     twice = partial(function_checks.check_history, spec=specified.spec)
@@ -209,8 +212,7 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     yield from history
     yield from _attempt("gradient", function_checks.check_gradient, target)
     yield from _attempt("values", function_checks.check_values, target)
-    yield from _attempt("bfloat16", function_checks.check_bfloat16, target)
-    yield from _attempt("after bfloat16", function_checks.check_after_bfloat16, target)
+    yield from _attempt("bfloat16 vectors", function_checks.check_bfloat16, target)
     yield from _attempt("module in bfloat16", function_checks.check_rounded_module, target)
 
 
@@ -318,7 +320,7 @@ def _without_untested(target: Target, checks: list[Check], xpos: bool) -> Iterat
     if target.makes_tables:
         names, why = ("pairing", "rotary part"), "tables have no pairs"
     if target.tables_of is not None:
-        names, why = ("frequencies", "scores relative", "amplitude"), "the caller's tables decide"
+        names, why = ("frequencies", "scores relative", "amplitude"), CALLERS
     yield from (not_tested(x.name, why) if x.name in names else x for x in checks)
 
 
