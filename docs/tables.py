@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ropewalk.lab.report.formats import markdown_table
-
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
 PAGES = tuple(
@@ -174,7 +172,8 @@ def _time(seconds: float) -> str:
 def as_table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table whose columns of numbers are aligned to the right."""
     numbers = [all(re.match(r"[\d–]", line[i]) for line in lines) for i in range(len(columns))]
-    return markdown_table(columns, lines, numbers) + "\n"
+    rule = ["--:" if is_number else "---" for is_number in numbers]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (columns, rule, *lines))
 
 
 if __name__ == "__main__":

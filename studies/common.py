@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.figures import Picture
@@ -15,6 +15,12 @@ from ropewalk.files import Facts, read_json, readable_json, write_bytes
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 FORM = "png"
 GENERATED = "<!-- Generated from results.json; the next run overwrites it. -->"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown of cells that are Markdown, numbers in all columns but one."""
+    rule = ["---", *["--:"] * (len(columns) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
 
 
 def finished_run(text: str) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from common import Facts
+from common import Facts, markdown_table
 
 from ropewalk.files import write_checked_json
 from ropewalk.lab.cells import Cell
@@ -18,7 +18,6 @@ from ropewalk.lab.report.formats import (
     digits_of_difference,
     format_number,
     format_p_value,
-    markdown_table,
 )
 from ropewalk.lab.results import MetricFacts, Verdict, read_results
 from ropewalk.lab.scoring.significance import compare_with

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, shown, write_study
+from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, shown, write_study
 
 from ropewalk.lab.models import load_model
-from ropewalk.lab.report.formats import markdown_table
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
 from ropewalk.machine import commit, versions

@@ -12,13 +12,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import GENERATED, RESULTS, Facts, write_study
+from common import GENERATED, RESULTS, Facts, markdown_table, write_study
 from torch import Tensor
 
 from ropewalk.encodings import Placement
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_sources import make_config, read_value
-from ropewalk.lab.report.formats import format_number, markdown_table
+from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.running.run_folder import prepare
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.training.trainer import Record, Trainer

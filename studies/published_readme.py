@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 
+from common import markdown_table
 from published_pictures import FORM, pictures_of
 
 from ropewalk.figures.picture import picture_html
@@ -14,10 +16,8 @@ from ropewalk.lab.report.formats import (
     TableCell,
     code,
     code_list,
-    escape_markdown,
     format_count,
     language_name,
-    markdown_table,
 )
 from ropewalk.lab.report.tables import interval_note
 from ropewalk.lab.results import Results, TranslationCorpus
@@ -207,3 +207,10 @@ def code_as_markdown(text: str) -> str:
     """Escape a sentence, except the names that are marked as code."""
     parts = text.split("`")
     return "".join(f"`{part}`" if i % 2 else escape_markdown(part) for i, part in enumerate(parts))
+
+
+def escape_markdown(text: str) -> str:
+    """Escape the signs that are markup in Markdown or HTML."""
+    for sign in "\\`*[]|":
+        text = text.replace(sign, f"\\{sign}")
+    return escape(text, quote=False)

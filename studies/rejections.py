@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, write_study
+from common import GENERATED, RESULTS, markdown_table, write_study
 from torch import Tensor
 
 from ropewalk.files import Facts
-from ropewalk.lab.report.formats import markdown_table
 from ropewalk.lab.scoring.bleu import bleu_from_statistics
 from ropewalk.lab.scoring.significance import compare_statistics
 from ropewalk.machine import commit

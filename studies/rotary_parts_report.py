@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from common import GENERATED, Facts, shown
+from common import GENERATED, Facts, markdown_table, shown
 from rotary_parts_pictures import norms_picture, scores_picture
 
 from ropewalk.encodings import build
 from ropewalk.lab.config import Config
-from ropewalk.lab.report.formats import markdown_table
 
 SMALL = 0.1  # rad; below, sine and cosine are nearly 0 and 1
 

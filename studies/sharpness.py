@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, study_one_run
+from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
 from entropy import attention_entropy
 
 from ropewalk.lab.data.batches import read_splits
 from ropewalk.lab.models import load_translator
-from ropewalk.lab.report.formats import format_p_value, markdown_table
+from ropewalk.lab.report.formats import format_p_value
 from ropewalk.lab.results import read_results
 from ropewalk.lab.scoring.significance import holm
 from ropewalk.machine import commit

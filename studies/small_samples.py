@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, study_one_run
+from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
 from torch import Tensor
 
-from ropewalk.lab.report.formats import format_number, markdown_table
+from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.results import SplitScores, read_results
 from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics, whole_statistics
 from ropewalk.machine import commit

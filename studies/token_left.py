@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, write_study
+from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
 from rotary_parts import hidden_states, windows
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from ropewalk.lab.models import load_model
-from ropewalk.lab.report.formats import markdown_table
 from ropewalk.lab.results import read_results
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel

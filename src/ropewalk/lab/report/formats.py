@@ -54,7 +54,7 @@ def format_list(words: Iterable[str]) -> str:
 
 
 def code(name: str) -> str:
-    """Mark a name in a sentence as code; `code_as_html` and the READMEs show it so."""
+    """Mark a name in a sentence as code; `code_as_html` shows it so."""
     return f"`{name}`"
 
 
@@ -197,22 +197,3 @@ class Table:
 
 def _kind(is_name: bool) -> str:
     return ' class="name"' * is_name
-
-
-def markdown_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool] | None = None
-) -> str:
-    """Return a table in Markdown of cells that are Markdown.
-
-    numbers: which columns are aligned to the right; by default all but the first.
-    """
-    right = [place > 0 for place in range(len(columns))] if numbers is None else numbers
-    rule = ["--:" if is_number else "---" for is_number in right]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
-
-
-def escape_markdown(text: str) -> str:
-    """Escape the signs that are markup in Markdown or HTML."""
-    for sign in "\\`*[]|":
-        text = text.replace(sign, f"\\{sign}")
-    return escape(text, quote=False)

@@ -3,8 +3,8 @@
 A config passes through the files once, and has one name at each stage:
 
     config_json     a path, a dictionary … → `config`, the complete file
-    sections        → `section`, the part of one stack; raises on keys that no reader uses
-    section_keys    → its keys by their usual names and places, without nulls
+    sections        → `section`, the part of one stack, without nulls: keys by their usual names and
+                    places; raises on keys that no reader uses
     reader          → `settings`, the section over the family's `defaults`
     layer_types     → `layer_type` of each layer, and whether it has a rope; the layer's
                     `overrides`: settings and overrides make its `layer_config`

@@ -12,18 +12,18 @@ from ropewalk.rotary.config.conventions import (
     DEFAULT_THETA,
     PAIRING_KEYS,
     RopeConventions,
+    RuleChoice,
 )
 from ropewalk.rotary.config.layer_types import LAYER_TYPES_KEYS
 from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.rotary.config.rope_fields import DEFAULT_ROPE_TYPES, ROPE_KEYS
-from ropewalk.rotary.config.section_keys import by_usual_names
 from ropewalk.rotary.config.stacks import (
     BY_ARCHITECTURE,
     CLASS_SIZES,
     MULTIMODAL_MODELS,
     WITH_CLASS_SIZES,
 )
-from ropewalk.rotary.config.unknown_keys import check_unknown_keys
+from ropewalk.rotary.config.unknown_keys import check_unknown_keys, is_about_rope
 from ropewalk.rotary.config.unread_types import (
     POSITION_EMBEDDING_TYPES,
     UNSUPPORTED,
@@ -205,6 +205,53 @@ def _without_default_type(value: Any) -> Any:
         for key, inner in value.items()
         if key not in ("type", "rope_type") or inner not in DEFAULT_ROPE_TYPES
     }
+
+
+def by_usual_names(
+    raw_section: JsonObject, conventions: RopeConventions
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the keys that are not null by their usual names, and the path of those that moved.
+
+    Raises ValueError if a key is there by two names, with different values, and if the rule that
+    the config chooses is none of its type's.
+    """
+    section: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for key, value in raw_section.items():
+        usual = conventions.aliases.get(key, key)
+        if value is None:
+            continue
+        if usual in section and section[usual] != value:
+            raise ValueError(
+                f"{key} must be the same as {written.get(usual, usual)}, {shown(section[usual])}, "
+                f"got {shown(value)}; remove one of them"
+            )
+        section[usual] = value
+        if usual != key:
+            written[usual] = key
+    inner = section.get(conventions.rope_section or "")
+    for key, value in inner.items() if isinstance(inner, Mapping) else ():
+        about_rope = is_about_rope(str(key)) or key in conventions.rope_switches
+        if about_rope and value is not None and key not in section:
+            section[key], written[key] = value, f"{conventions.rope_section}.{key}"
+    if conventions.rule_choice is not None and "rope_scaling" not in section:
+        _choose_rule(section, written, conventions.rule_choice)
+    return section, written
+
+
+def _choose_rule(section: dict[str, Any], written: dict[str, str], choice: RuleChoice) -> None:
+    """Add the dictionary of the rule that the section chooses, as `rope_scaling`."""
+    name = section.get(choice.key, next(iter(choice.places)))
+    if not isinstance(name, str) or name not in choice.places:
+        raise ValueError(
+            f"{choice.key} must be one of {', '.join(choice.places)}, got {shown(name)}"
+        )
+    key = choice.places[name]
+    rule = section.get(key)
+    if isinstance(rule, Mapping):
+        is_plain = rule.get("type") in [*choice.plain]
+        section["rope_scaling"] = {**rule, "type": "default"} if is_plain else rule
+        written["rope_scaling"] = written.get(key, key)
 
 
 def normalize_section(
