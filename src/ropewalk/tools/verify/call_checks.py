@@ -91,10 +91,15 @@ def check_heads(target: Target) -> list[Check]:
 
 
 def check_rows(target: Target) -> list[Check]:
-    """Check positions (B, S), by which rows have positions of their own."""
+    """Check positions that restart within a row, and (B, S), whose rows have their own."""
     if target.takes != "positions" or target.tables_of is not None:
         return []
-    x = random(target, SHORT, batch=ROWS, heads=ROW_HEADS)
+    x, middle = random(target, SHORT, batch=ROWS, heads=ROW_HEADS), SHORT // 2
+    packed = target.fresh().rotate(x, AT % middle)[:, :, middle:]
+    if far(packed, target.fresh().rotate(x[:, :, middle:], AT[:middle])) > SAME:
+        says = "positions that restart, as in packed documents, are not followed"
+        return [fault("packed", "positions-ignored", says)]
+    checks = [right("packed", "positions may restart, as in packed documents")]
     rows = torch.stack((AT, AT + 7))
     old = rows.flip(0) if target.moves else torch.zeros_like(rows)
     for count in (SHORT, 1):  # of all tokens, and as in decoding
@@ -104,11 +109,11 @@ def check_rows(target: Target) -> list[Check]:
             together = served.fresh().rotate(part, at)
         except TargetError as error:
             says = f"(B, S), a row for each sequence, raise: {error}; (S,) are served"
-            return [remark("rows of positions", says)]
+            return [*checks, remark("rows of positions", says)]
         each = [replace(target, moved_from=row).fresh() for row in since]
         alone = [one.rotate(part[i : i + 1], at[i]) for i, one in enumerate(each)]
         if far(together, torch.cat(alone)) > SAME:
             says = "rows with positions of their own, as in left padding, are wrong"
             of_one = " in calls of one token" if count == 1 else ""
-            return [fault("padded", "batch", says + of_one)]
-    return [right("padded", "rows may have positions of their own")]
+            return [*checks, fault("padded", "batch", says + of_one)]
+    return [*checks, right("padded", "rows may have positions of their own")]

@@ -11,7 +11,6 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from types import MethodType
 from typing import Any, Literal, get_args
@@ -377,10 +376,11 @@ def resolve(
     if head_dim is not None:
         dims = [head_dim]
     failures: list[str] = []
-    tried = partial(_candidates, function, roles, dims=dims, spec=spec, length=length)
-    grade, target = _best(tried(orders=orders), failures)
+    base = Target(function, roles, dims[0], keywords_of(function, roles), spec=spec)
+    grade, target = _best(_candidates(base, orders, dims, length), failures)
     if axes is not None and not grade:
-        grade, other = _best(tried(orders=[order for order in ORDER if order not in orders]), [])
+        others = [order for order in ORDER if order not in orders]
+        grade, other = _best(_candidates(base, others, dims, length), [])
         if grade and other is not None and not other.makes_tables:
             return replace(other, seq_dim=orders[0], axes_stated=True, along_heads=True)
     if target is None:
@@ -410,21 +410,17 @@ def _best(candidates: Iterator[Target], failures: list[str]) -> tuple[int, Targe
 
 
 def _candidates(
-    function: Callable[..., Any],
-    roles: tuple[Role, ...],
-    orders: list[int],
-    dims: list[int],
-    spec: RotarySpec | None,
-    length: int | None,
+    base: Target, orders: list[int], dims: list[int], length: int | None
 ) -> Iterator[Target]:
-    keywords = keywords_of(function, roles)
+    roles = base.roles
     takes_tables = any(role in roles for role in ("cos", "sin", "freqs_cis", "freqs"))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
     takes_positions = "positions" in roles or "new_positions" in roles
     batched = (False, True) if takes_tables or takes_positions else (False,)
     for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
-        of = _tables_of(spec or RotarySpec(head_dim=dim), length) if takes_tables else None
-        plain = Target(function, roles, dim, keywords, seq_dim, with_batch, tables, of, spec=spec)
+        of = _tables_of(base.spec or RotarySpec(head_dim=dim), length) if takes_tables else None
+        sized = replace(base, head_dim=dim, seq_dim=seq_dim, batched_positions=with_batch)
+        plain = replace(sized, tables=tables, tables_of=of)
         yield plain
         if not takes_tables and len(plain.rotates) == 1 and seq_dim == orders[0]:
             yield replace(plain, seq_dim=-2, makes_tables=True)

@@ -89,8 +89,7 @@ def check_positions(target: Target) -> Check:
     x, first = random(target, SHORT), 7
     part, count = x[:, :, first:], SHORT - first
     complete = target.fresh().rotate(x, AT)[:, :, first:]
-    padded = torch.cat((part, x[:, :, :first]), -2)
-    at_zero = target.fresh().rotate(padded, AT)[:, :, :count]
+    at_zero = target.fresh().rotate(x.roll(-first, -2), AT)[:, :, :count]
     used = target.fresh()
     shifted = used.rotate(part, AT[first:])
     if (error := far(shifted, complete)) > SAME:
@@ -106,19 +105,6 @@ def check_positions(target: Target) -> Check:
             )
             return fault(name, "stale-table", says)
     return right(name, f"a call from position {first} on agrees with one from 0 on")
-
-
-def check_packed(target: Target) -> list[Check]:
-    """Check positions that restart within a row."""
-    if target.takes != "positions" or target.tables_of is not None:
-        return []
-    x, middle = random(target, SHORT), SHORT // 2
-    packed = target.fresh().rotate(x, AT[:middle].repeat(2))
-    second = target.fresh().rotate(x[:, :, middle:], AT[:middle])
-    if far(packed[:, :, middle:], second) > SAME:
-        says = "positions that restart, as in packed documents, are not followed"
-        return [fault("packed", "positions-ignored", says)]
-    return [right("packed", "positions may restart, as in packed documents")]
 
 
 def check_history(target: Target, spec: RotarySpec | None) -> list[Check]:

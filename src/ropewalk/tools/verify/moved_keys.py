@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor
-
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.call_form import Target
 from ropewalk.tools.verify.function_checks import AT, SAME, SHORT, far, random
@@ -36,33 +34,25 @@ def check_moves(target: Target) -> Check:
     x, worst = random(target, SHORT), 0.0
     size = x.abs().max().item()
     for old, new in MOVES:
-        from_zero, cached = target.rotate(x, new), target.rotate(x, old)
+        wanted, cached = target.rotate(x, new), target.rotate(x, old)
         moved = replace(target, moved_from=old).rotate(cached, new)
-        reach = max(int(old.max()), int(new.max()))
-        if far(from_zero, x) <= SAME:
+        if far(wanted, x) <= SAME:
             stay = far(moved, cached) <= SAME
             says = "keys stay as they were" if stay else "new positions have no effect"
             return fault(NAME, "positions-ignored", says)
-        if (error := far(moved, from_zero)) > size * (SAME + 4 * reach * 2.0**-23):
-            return _wrong_move(target, cached, from_zero, moved, (old, new))
-        worst = max(worst, error)
+        error, reach = far(moved, wanted), max(int(old.max()), int(new.max()))
+        if error <= size * (SAME + 4 * reach * 2.0**-23):
+            worst = max(worst, error)
+            continue
+        if far(moved, target.rotate(cached, new)) <= SAME:
+            says = "old positions have no effect: keys are rotated by the new ones on top"
+            return fault(NAME, "positions-ignored", says)
+        ratio = ((moved * wanted).sum() / wanted.square().sum()).item()
+        if far(moved, ratio * wanted) <= 10 * SAME:
+            says = f"keys are multiplied by {ratio:.6g}: the amplitude, which they have, is applied"
+            return fault(NAME, "amplitude", f"{says} again", ratio=ratio)
+        # More than bfloat16 explains, at near positions.
+        kind = "half-precision-angles" if error <= 2.0**-6 * reach else "frequencies"
+        says = f"keys moved from position {old[0]:,} to {new[0]:,} are off by {error:.3g}"
+        return fault(NAME, kind, says, error=error)
     return right(NAME, f"depend on the distance alone, within {worst:.1e}", error=worst)
-
-
-def _wrong_move(
-    target: Target, cached: Tensor, wanted: Tensor, moved: Tensor, at: tuple[Tensor, Tensor]
-) -> Check:
-    """Name the fault of keys that were moved between these positions."""
-    if far(moved, target.rotate(cached, at[1])) <= SAME:
-        says = "old positions have no effect: keys are rotated by the new ones on top"
-        return fault(NAME, "positions-ignored", says)
-    ratio = ((moved * wanted).sum() / wanted.square().sum()).item()
-    if far(moved, ratio * wanted) <= 10 * SAME:
-        says = f"keys are multiplied by {ratio:.6g}: the amplitude, which they have, is applied"
-        return fault(NAME, "amplitude", f"{says} again", ratio=ratio)
-    error, reach = far(moved, wanted), max(int(positions.max()) for positions in at)
-    # More than bfloat16 explains, at near positions.
-    kind = "half-precision-angles" if error <= 2.0**-6 * reach else "frequencies"
-    first, last = (int(positions[0]) for positions in at)
-    says = f"keys moved from position {first:,} to {last:,} are off by {error:.3g}"
-    return fault(NAME, kind, says, error=error)

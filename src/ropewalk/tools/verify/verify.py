@@ -145,7 +145,8 @@ def verify(
     return Report(getattr(target, "__name__", type(target).__name__), resolved.form, checks)
 
 
-NEAR_ROPE, NO_RULE = "the rope of near positions", "near angles follow no known theta and factor"
+NEAR_ROPE = "the rope of near positions"
+NO_RULE = "near angles follow no known theta and factor; see --like"
 RETURNS, CALLERS = "the target returns tables", "the caller's tables decide"
 #: Why checks cannot be made of a target that returns tables, or that gets ours.
 UNTESTED_RETURNING = {
@@ -207,7 +208,6 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     yield where
     if not where.fault:
         yield from _attempt("one token", call_checks.check_one_token, target)
-        yield from _attempt("packed", function_checks.check_packed, target)
         yield from _attempt("rows of positions", call_checks.check_rows, target)
     yield from history
     yield from _attempt("gradient", function_checks.check_gradient, target)
@@ -239,23 +239,20 @@ def _rotation(
     if ends_early:
         yield function_checks.check_end(target, structure, end, specified.max_positions)
         structure = structure.upto(end)
-    if spec is None:
-        yield from _without_untested(target, describe(structure), xpos)
-        exact, used = inferred(structure), None
-        whose = NEAR_ROPE if exact is not None else f"{NO_RULE}; see --like"
-        if target.moves and (slopes(structure) < 0).all():
-            says = "by old less new positions: right only if the rope itself rotates backwards"
-            yield remark("sign of moves", f"{says}; see --like")
-    else:
+    checks, used = describe(structure), None
+    if spec is not None:
         checks, used = _compare_at_lengths(structure, specified, length)
-        wrong = {check.name: check.fault for check in checks if check.fault}
-        exact, whose = spec, "the specification"
-        # Rounded frequencies too are those of the specification: far positions show how far.
-        rounded = wrong.get("frequencies") in (None, "half-precision-angles")
-        if not rounded or "rotary part" in wrong:
-            exact = inferred(structure)
-            whose = NO_RULE if exact is None else NEAR_ROPE
-        yield from _without_untested(target, checks, xpos)
+    yield from _without_untested(target, checks, xpos)
+    wrong = {check.name: check.fault for check in checks if check.fault}
+    exact, whose = spec, "the specification"
+    # Rounded frequencies too are those of the specification: far positions show how far.
+    rounded = wrong.get("frequencies") in (None, "half-precision-angles")
+    if spec is None or not rounded or "rotary part" in wrong:
+        exact = inferred(structure)
+        whose = NO_RULE if exact is None else NEAR_ROPE
+    if spec is None and target.moves and (slopes(structure) < 0).all():
+        says = "by old less new positions: right only if the rope itself rotates backwards"
+        yield remark("sign of moves", f"{says}; see --like")
     with_keys = "k" in target.rotates and first != "k" and not xpos
     if with_keys:
         keys = same_for_keys(measured["k"][: len(structure.positions)], structure)
