@@ -128,14 +128,10 @@ def head_dims(function: Callable[..., Any]) -> list[int]:
     names = ("head_dim", "dim", "rotary_dim", "dim_head", "d_head", "d")
     dims = [x for x in (getattr(owner, name, None) for name in names) if type(x) is int]
     if isinstance(owner, nn.Module):
-        sizes = [x.shape[-1] for x in _tensors(owner) if x.ndim]
+        sizes = [x.shape[-1] for x in (*owner.buffers(), *owner.parameters()) if x.ndim]
         dims += [dim for size in sizes for dim in (2 * size, size)]
     dims += [64, 128, 32, 96, 80, 256, 16, 8]
     return [dim for dim in dict.fromkeys(dims) if 2 <= dim <= 1024]
-
-
-def _tensors(module: nn.Module | None) -> tuple[Tensor, ...]:
-    return () if module is None else (*module.parameters(), *module.buffers())
 
 
 TableForm = Literal["none", "pairs", "half", "interleaved"]
@@ -221,7 +217,8 @@ class Target:
     @property
     def dtypes(self) -> set[torch.dtype]:
         """The dtypes of the module's parameters and buffers."""
-        return {x.dtype for x in _tensors(self.module)}
+        of = self.module
+        return {x.dtype for x in (*of.parameters(), *of.buffers())} if of is not None else set()
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return x `(B, H, S, D)` as the target rotates it at positions `(S,)` or `(B, S)`."""
@@ -324,10 +321,8 @@ def read_tables(returned: Any, length: int) -> Tables:
     half = cos.shape[-1] // 2
     dtype = torch.float64 if cos.dtype == torch.float64 else torch.float32
     cos, sin = cos.to(dtype), sin.to(dtype)
-    for first, second in (
-        (slice(0, half), slice(half, None)),
-        (slice(0, None, 2), slice(1, None, 2)),
-    ):
+    halves, neighbors = (slice(half), slice(half, None)), (slice(0, None, 2), slice(1, None, 2))
+    for first, second in (halves, neighbors):
         if all(torch.equal(t[..., first], t[..., second]) for t in (cos, sin)):
             return cos[..., first], sin[..., first]
     return cos, sin
@@ -372,9 +367,8 @@ def resolve(
         raise ValueError(
             f"form must have old_positions and new_positions or neither, got {', '.join(roles)}"
         )
-    dims = [spec.head_dim] if spec is not None else head_dims(function)
-    if head_dim is not None:
-        dims = [head_dim]
+    stated = head_dim if spec is None else spec.head_dim
+    dims = head_dims(function) if stated is None else [stated]
     failures: list[str] = []
     base = Target(function, roles, dims[0], keywords_of(function, roles), spec=spec)
     grade, target = _best(_candidates(base, orders, dims, length), failures)
@@ -412,11 +406,9 @@ def _best(candidates: Iterator[Target], failures: list[str]) -> tuple[int, Targe
 def _candidates(
     base: Target, orders: list[int], dims: list[int], length: int | None
 ) -> Iterator[Target]:
-    roles = base.roles
-    takes_tables = any(role in roles for role in ("cos", "sin", "freqs_cis", "freqs"))
+    takes_tables = bool({"cos", "sin", "freqs_cis", "freqs"} & set(base.roles))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
-    takes_positions = "positions" in roles or "new_positions" in roles
-    batched = (False, True) if takes_tables or takes_positions else (False,)
+    batched = (False, True) if takes_tables or base.takes == "positions" else (False,)
     for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
         of = _tables_of(base.spec or RotarySpec(head_dim=dim), length) if takes_tables else None
         sized = replace(base, head_dim=dim, seq_dim=seq_dim, batched_positions=with_batch)

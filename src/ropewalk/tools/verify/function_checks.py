@@ -16,12 +16,7 @@ from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify.call_form import Target, TargetError
 from ropewalk.tools.verify.frequency_mistakes import half_precision_angles
 from ropewalk.tools.verify.measured_rotation import MOST_NUMBERS, Structure, at_far, wrapped
-from ropewalk.tools.verify.rotation_verdicts import (
-    MOST_FLOAT16,
-    angle_errors,
-    signs,
-    speeds,
-)
+from ropewalk.tools.verify.rotation_verdicts import MOST_FLOAT16, angle_errors, signs, speeds
 from ropewalk.tools.verify.verify_report import Check, fault, not_tested, remark, right
 
 SAME = 2e-4
@@ -148,15 +143,20 @@ def on_cached_keys(spec: RotarySpec) -> str:
 
 
 def check_inputs(target: Target) -> list[Check]:
-    """Check that q and k are each made of their own input."""
-    if len(target.must_rotate) < 2:
-        return []
+    """Check that q and k are each made of their own input, and that values stay as they are."""
     vectors = {role: random(target, SHORT, seed=seed) for seed, role in enumerate(target.rotates)}
-    together = target.rotate_all(vectors, AT)
+    together, checks = target.rotate_all(vectors, AT), []
+    if "v" in vectors:
+        error = far(together.get("v", vectors["v"]), vectors["v"])
+        rotated = fault("values", "values-rotated", f"values change by up to {error:.3g}")
+        checks.append(rotated if error > SAME else right("values", "unchanged"))
+    if len(target.must_rotate) < 2:
+        return checks
     for role in target.must_rotate:
         if far(together[role], target.rotate_all(vectors[role], AT)[role]) > SAME:
-            return [fault("inputs", "inputs-mixed", f"{role} depends on another input")]
-    return [right("inputs", " and ".join(target.must_rotate) + " depend on their own input alone")]
+            return [*checks, fault("inputs", "inputs-mixed", f"{role} depends on another input")]
+    own = " and ".join(target.must_rotate) + " depend on their own input alone"
+    return [*checks, right("inputs", own)]
 
 
 def check_gradient(target: Target) -> Check:
@@ -184,17 +184,6 @@ def check_gradient(target: Target) -> Check:
     if worst > 0.02:  # a wrong gradient is off by its size; half precision by less
         return fault(name, "gradient", f"is off by {worst:.3g}, relative to its size", error=worst)
     return right(name, f"the transpose of the rotation, within {worst:.1e}", error=worst)
-
-
-def check_values(target: Target) -> list[Check]:
-    """Check that values stay as they are, if the target takes them."""
-    if "v" not in target.rotates:
-        return []
-    v = random(target, SHORT)
-    rotated = target.rotate_all(v, AT)
-    if "v" in rotated and (error := far(rotated["v"], v)) > SAME:
-        return [fault("values", "values-rotated", f"values change by up to {error:.3g}")]
-    return [right("values", "unchanged")]
 
 
 def check_end(target: Target, structure: Structure, row: int, serves: int | None) -> Check:

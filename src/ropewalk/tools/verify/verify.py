@@ -30,11 +30,7 @@ from ropewalk.tools.verify.measured_rotation import (
     table_end,
 )
 from ropewalk.tools.verify.moved_keys import check_moves, spec_of_moves
-from ropewalk.tools.verify.rotation_verdicts import (
-    check_rotation,
-    compare,
-    describe,
-)
+from ropewalk.tools.verify.rotation_verdicts import check_rotation, compare, describe
 from ropewalk.tools.verify.verify_model import max_positions, takes_tokens, verify_model
 from ropewalk.tools.verify.verify_report import Check, Report, fault, not_tested, remark
 
@@ -145,8 +141,7 @@ def verify(
     return Report(getattr(target, "__name__", type(target).__name__), resolved.form, checks)
 
 
-NEAR_ROPE = "the rope of near positions"
-NO_RULE = "near angles follow no known theta and factor; see --like"
+NEAR_ROPE, NO_RULE = "the rope of near positions", "near angles follow no known theta and factor"
 RETURNS, CALLERS = "the target returns tables", "the caller's tables decide"
 #: Why checks cannot be made of a target that returns tables, or that gets ours.
 UNTESTED_RETURNING = {
@@ -211,7 +206,6 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
         yield from _attempt("rows of positions", call_checks.check_rows, target)
     yield from history
     yield from _attempt("gradient", function_checks.check_gradient, target)
-    yield from _attempt("values", function_checks.check_values, target)
     yield from _attempt("bfloat16 vectors", function_checks.check_bfloat16, target)
     yield from _attempt("module in bfloat16", function_checks.check_rounded_module, target)
 
@@ -249,7 +243,8 @@ def _rotation(
     rounded = wrong.get("frequencies") in (None, "half-precision-angles")
     if spec is None or not rounded or "rotary part" in wrong:
         exact = inferred(structure)
-        whose = NO_RULE if exact is None else NEAR_ROPE
+        no_rule = NO_RULE + "; see --like" * (spec is None)
+        whose = no_rule if exact is None else NEAR_ROPE
     if spec is None and target.moves and (slopes(structure) < 0).all():
         says = "by old less new positions: right only if the rope itself rotates backwards"
         yield remark("sign of moves", f"{says}; see --like")
