@@ -83,9 +83,9 @@ WRONG = [
     ("rotary(revers=True)",
      "ValueError: encoding 'rotary' has no argument 'revers'; it has theta, rotary_dim, "),
     ("rotary(reverse=1)", "TypeError: reverse must be True or False, got 1"),
-    ("rotary(rule=yarm)", "ValueError: rule must be one of linear, ntkaware, dynamicntk, yarn, "
-     "longrope, llama3, proportional, got 'yarm'; did you mean 'yarn'?"),
-    ("rotary(rule=3)", "ValueError: rule must be one of linear, ntkaware, dynamicntk"),
+    ("rotary(rule=yarm)", "ValueError: rule must be one of linear, ntkaware, mixedntk, "
+     "dynamicntk, qwenntk, yarn, longrope, llama3, proportional, got 'yarm'; did you mean 'yarn'?"),
+    ("rotary(rule=3)", "ValueError: rule must be one of linear, ntkaware, mixedntk, dynamicntk"),
     ("rotary(rule=yarn, factor=4)", "ValueError: rule=yarn also needs original_length, "
      "got factor; its fields are factor, original_length, beta_fast, beta_slow, truncate, att"),
     ("rotary(rule=linear)", "ValueError: rule=linear also needs factor, got none of its "
@@ -99,7 +99,7 @@ WRONG = [
     ("rotary(rule=yarn, factor=4, original_length=0)",
      "ValueError: original_length must be at least 1, got 0"),
     ("rotary(factor=4)", "ValueError: rule must be given with factor=4, which is a field of "
-     "linear, ntkaware, dynamicntk, yarn, longrope, llama3, proportional; write "
+     "linear, ntkaware, mixedntk, dynamicntk, yarn, longrope, llama3, proportional; write "
      "rotary(rule=linear, factor=4)"),
     ("rotary(beta_fast=4)", "ValueError: rule must be given with beta_fast=4, which is a field "
      "of yarn; write rotary(rule=yarn, beta_fast=4)"),

@@ -7,7 +7,7 @@ rotation_verdicts  verdicts on that rotation, without and against a specificatio
 key_verdicts       how keys rotate, compared with queries
 frequency_mistakes frequencies and angles that common mistakes make
 pair_mistakes      mistakes that mix pairs without rotating them
-call_checks        one token, fewer key heads than query heads, rows of positions, order of axes
+call_checks        one token, many heads and fewer of keys, rows of positions, order of axes
 moved_keys         functions that move rotated keys to new positions
 function_checks    linear, batched, later, longer, gradient; far positions, bfloat16
 load_target        loads what a user names: a function, or a transformers model from a folder
