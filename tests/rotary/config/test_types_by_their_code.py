@@ -189,7 +189,7 @@ REFUSALS = [
     (
         "hunyuan-ocr-1.5",
         {"text_config.rope_parameters.mrope_section": [22, 21, 21]},
-        "mrope_section must be absent if",
+        "must be the same as",
     ),
     ("llama-2-7b", {"rope_scaling": {"type": "xdrope", "alpha": 2.0}}, "got 'xdrope'"),
     ("llama-2-7b", {"use_dynamic_ntk": True}, "use_dynamic_ntk must be false or absent"),

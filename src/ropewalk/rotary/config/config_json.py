@@ -145,6 +145,31 @@ def check_bounds(config: JsonObject) -> None:
     raise ValueError(f"config must be at most {MAX_DEPTH} objects and lists deep, got more")
 
 
+def by_usual_names(
+    values: JsonObject, names: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values that are not null by their usual names, and those that had another name.
+
+    names: other names, and the usual name of each. Raises ValueError if a value is there by two
+    names and differs.
+    """
+    usual_values: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for name, value in values.items():
+        usual = names.get(name, name)
+        if value is None:
+            continue
+        if usual in usual_values and usual_values[usual] != value:
+            raise ValueError(
+                f"{named(name)} must be the same as {written.get(usual, usual)}, "
+                f"{shown(usual_values[usual])}, got {shown(value)}; remove one of them"
+            )
+        usual_values[usual] = value
+        if usual != name:
+            written[usual] = name
+    return usual_values, written
+
+
 def first_present(values: JsonObject, keys: tuple[str, ...]) -> str | None:
     """Return the first of these keys that has a value, or None if none has."""
     return next((key for key in keys if values.get(key) is not None), None)

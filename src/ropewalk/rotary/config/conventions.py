@@ -86,7 +86,7 @@ class RopeConventions(NamedTuple):
     extra_fields: more fields of the rope that are read elsewhere, or have no effect.
     yarn_fields: fields that the model's code sets itself if the rule is YaRN.
     yarn_ratio: whether its amplitude is m(mscale) / m(mscale_all_dim) even if one is missing: then
-    1 and 0, as in DeepSeek's own code.
+        1 and 0, as in DeepSeek's own code.
     rope_names: fields and types of the rope with another name, and the usual name of each.
     only_values: keys that have one of these values, if any: the code was read with no other.
     log_temperature: the temperature of queries that grows with the logarithm of their position.

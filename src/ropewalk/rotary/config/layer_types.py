@@ -56,12 +56,9 @@ def read_layer_types(settings: JsonObject, conventions: RopeConventions) -> list
         pattern = as_list(pattern_key, settings[pattern_key])
         repeated = [pattern[i % len(pattern)] for i in range(count)] if pattern else []
         return _known_types(pattern_key, repeated, count)
-    interval_key, interval = (
-        conventions.full_attention_interval_key,
-        conventions.full_attention_interval,
-    )
-    if interval_key is not None:
-        interval = positive_int(settings, interval_key)
+    interval = conventions.full_attention_interval
+    if conventions.full_attention_interval_key is not None:
+        interval = positive_int(settings, conventions.full_attention_interval_key)
     if interval is not None:
         full_at = 0 if conventions.full_attention_at == "first" else interval - 1
         other = conventions.other_layer_type

@@ -14,6 +14,7 @@ from ropewalk.checks import did_you_mean, shown
 from ropewalk.rotary import scaling
 from ropewalk.rotary.config.config_json import (
     JsonObject,
+    by_usual_names,
     named,
     positive_float,
     positive_length,
@@ -71,7 +72,10 @@ def read_rope_fields(
     by_layer_type = "." in place
     if written is None:
         return None
-    rope_fields = _with_usual_names(written, conventions.rope_names)
+    rope_fields, _ = by_usual_names(written, conventions.rope_names)
+    for key in ROPE_TYPE_KEYS:
+        if isinstance(rope_fields.get(key), str):
+            rope_fields[key] = conventions.rope_names.get(rope_fields[key], rope_fields[key])
     for name, value in rope_fields.items():
         if isinstance(value, (list, tuple, Mapping)) and len(value) > MAX_HEAD_DIM // 2:
             raise ValueError(
@@ -113,23 +117,6 @@ def read_rope_fields(
                 f"got {shown(own_theta)}"
             )
         rope_fields["rope_theta"] = own_theta
-    return rope_fields
-
-
-def _with_usual_names(written: JsonObject, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields that are not null, with the usual name of those that have another."""
-    rope_fields: dict[str, Any] = {}
-    for name, value in written.items():
-        usual = names.get(name, name)
-        if value is None:
-            continue
-        if usual in rope_fields and rope_fields[usual] != value:
-            raise ValueError(
-                f"{name} must be absent if {usual} differs from it, "
-                f"got {shown(value)} and {shown(rope_fields[usual])}"
-            )
-        is_type = name in ROPE_TYPE_KEYS and isinstance(value, str)
-        rope_fields[usual] = names.get(value, value) if is_type else value
     return rope_fields
 
 

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.checks import ArgumentNeededError, did_you_mean, shown
-from ropewalk.rotary.config.config_json import JsonObject, positive_int, positive_length
+from ropewalk.rotary.config.config_json import (
+    JsonObject,
+    by_usual_names,
+    positive_int,
+    positive_length,
+)
 from ropewalk.rotary.config.conventions import (
     CONVERTED_PAIRING_KEY,
     DEFAULT_THETA,
@@ -137,7 +142,7 @@ def without_rope(section: JsonObject, model_type: str | None) -> str | None:
         return None
     conventions = CONVENTIONS.get(model_type)
     if conventions is not None:
-        settings = {**conventions.defaults, **by_usual_names(section, conventions)[0]}
+        settings = {**conventions.defaults, **_by_usual_names_and_places(section, conventions)[0]}
         if all(settings.get(key) == value for key, value in conventions.rope_switches.items()):
             return None
     stated = section.get("position_embedding_type")
@@ -207,28 +212,14 @@ def _without_default_type(value: Any) -> Any:
     }
 
 
-def by_usual_names(
+def _by_usual_names_and_places(
     raw_section: JsonObject, conventions: RopeConventions
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the keys that are not null by their usual names, and the path of those that moved.
 
-    Raises ValueError if a key is there by two names, with different values, and if the rule that
-    the config chooses is none of its type's.
+    Raises ValueError if the rule that the config chooses is none of its type's.
     """
-    section: dict[str, Any] = {}
-    written: dict[str, str] = {}
-    for key, value in raw_section.items():
-        usual = conventions.aliases.get(key, key)
-        if value is None:
-            continue
-        if usual in section and section[usual] != value:
-            raise ValueError(
-                f"{key} must be the same as {written.get(usual, usual)}, {shown(section[usual])}, "
-                f"got {shown(value)}; remove one of them"
-            )
-        section[usual] = value
-        if usual != key:
-            written[usual] = key
+    section, written = by_usual_names(raw_section, conventions.aliases)
     inner = section.get(conventions.rope_section or "")
     for key, value in inner.items() if isinstance(inner, Mapping) else ():
         about_rope = is_about_rope(str(key)) or key in conventions.rope_switches
@@ -262,7 +253,7 @@ def normalize_section(
     A section can change two conventions. It can set the pairing, if the family's code reads it or
     the weights were converted, and remove the family's own sizes of heads with a null.
     """
-    section, written = by_usual_names(raw_section, conventions)
+    section, written = _by_usual_names_and_places(raw_section, conventions)
     conventions = conventions._replace(written_keys=written)
     if conventions.latent_key is not None and section.get(conventions.latent_key) is False:
         conventions = without_latent_attention(conventions)

@@ -58,7 +58,8 @@ def check_one_token(target: Target) -> list[Check]:
                 continue
             like = min(range(SHORT), key=errors.__getitem__)
             explained = errors[like] <= SAME
-            found = f"like position {like}" if explained else f"{errors[at]:.3g} off longer calls"
+            off = f"otherwise than in longer calls, off by {errors[at]:.3g}"
+            found = f"like position {like}" if explained else off
             argument = "offset" if target.takes == "offset" else "positions"
             kind = f"{argument}-ignored" if explained and not like else "history"
             of = f" of {role}" if len(target.rotates) > 1 else ""

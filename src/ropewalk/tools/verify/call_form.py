@@ -81,14 +81,14 @@ def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
         elif role is None and any(known in VECTORS for known in roles):
             raise ValueError(
                 f"form must be given: the argument {shown(each.name)} of the target has no known "
-                f"role; write for instance form='q,k,positions', out of {', '.join(ROLES)}"
+                f"role; write for instance q,k,positions, out of {', '.join(ROLES)}"
             )
         if (role or "x") not in roles:
             roles.append(role or "x")
     if not any(role in VECTORS for role in roles):
         raise ValueError(
             "target must take the vectors to rotate, and no argument of it has a known name; state "
-            "the roles of all arguments (form), as in form='x,positions'"
+            "the roles of all arguments (form), as in x,positions"
         )
     return tuple(roles)
 
@@ -117,7 +117,7 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     except (TypeError, ValueError):
         raise ValueError(
             f"form must be given: the arguments of {shown(function)} cannot be read; write for "
-            f"instance form='q,k,positions'"
+            f"instance q,k,positions"
         ) from None
     return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
