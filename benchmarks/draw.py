@@ -63,7 +63,8 @@ def page(path: Path, drawn: dict[str, Drawn]) -> str:
     def marked(match: re.Match[str]) -> str:
         found = drawn[match[2]]
         stem = Path(os.path.relpath(found.folder / match[2], path.parent)).as_posix()
-        return f"{match[1]}{picture_html(stem, found.form, found.picture.alt)}\n{match[3]}"
+        html = picture_html(stem, found.form, found.picture.alt, narrow=found.form == "svg")
+        return f"{match[1]}{html}\n{match[3]}"
 
     return MARKED.sub(marked, path.read_text("utf-8"))
 
@@ -71,7 +72,7 @@ def page(path: Path, drawn: dict[str, Drawn]) -> str:
 if __name__ == "__main__":
     drawn = pictures()
     for name, (picture, folder, form) in drawn.items():
-        for file, content in picture.both(name, form).items():
+        for file, content in picture.both(name, form, narrow=form == "svg").items():
             write_bytes(folder / file, content)
     for path in PAGES:
         write_bytes(path, page(path, drawn).encode())

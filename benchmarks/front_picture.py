@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.figures import Picture
-from ropewalk.figures.drawing import Scheme, plain, style
+from ropewalk.figures.drawing import USUAL, Scheme, plain, style
 from ropewalk.figures.plot_data import short
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ def drawn(exactness: dict[str, Any], libraries: dict[str, Any]) -> Picture:
     times = _times(libraries["tables"])
 
     def draw(scheme: Scheme) -> Figure:
-        figure = scheme.blank(10.5, 3.6)
-        left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
+        figure, (left, right) = scheme.side_by_side(2, 10.5, 3.6, width_ratios=(1.15, 1))
         _draw_errors(left, scheme, errors)
         _draw_times(right, scheme, times)
         scheme.calm(left)
@@ -68,11 +67,12 @@ def _draw_errors(axes: Axes, scheme: Scheme, errors: dict[str, list[list[float]]
         axes.plot(xs, ys, look.marker + "-", color=look.color, ms=4, lw=1.6, label=label)
     axes.set_xscale("log", base=10)
     axes.set_yscale("log")
-    axes.set_ylim(top=200)
+    columns = 2 if scheme.widest > USUAL else 1
+    axes.set_ylim(top=10.0 ** (10 / columns - 2.7))  # room for the legend
     scheme.title(axes, "worst error of cos and sin (theta 10,000)")
     axes.set_xlabel("position")
     look = {"frameon": False, "fontsize": 8.5, "labelcolor": scheme.ink}
-    axes.legend(ncols=2, loc="upper left", **look)
+    axes.legend(ncols=columns, loc="upper left", **look)
 
 
 def _draw_times(axes: Axes, scheme: Scheme, times: dict[str, dict[str, float]]) -> None:
@@ -92,6 +92,7 @@ def _draw_times(axes: Axes, scheme: Scheme, times: dict[str, dict[str, float]]) 
     axes.set_yticks(range(len(times)), [plain(name) for name in times])
     axes.set_ylim(len(times) - 0.4, -0.6)
     largest = max(value for each in times.values() for value in each.values())
-    axes.set_xlim(0, largest * 1.25)  # room for the label of the longest bar
-    scheme.title(axes, "time to rotate q and k of a prefill on a CPU")
-    axes.set_xlabel("multiples of the time to copy them (line: 1)")
+    room = 1.25 if scheme.widest > USUAL else 1.7  # for the label of the longest bar
+    axes.set_xlim(0, largest * room)
+    scheme.title(axes, "time to rotate q and k on a CPU")
+    axes.set_xlabel("× the time to copy them (line: 1)")

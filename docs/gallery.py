@@ -41,7 +41,7 @@ def page(text: str, drawn: dict[str, Picture]) -> str:
 
     def marked(match: re.Match[str]) -> str:
         source, alt = f"pictures/gallery/{match[2]}", drawn[match[2]].alt
-        return f"""{match[1]}{picture_html(source, "svg", alt.partition(". ")[0])}
+        return f"""{match[1]}{picture_html(source, "svg", alt.partition(". ")[0], narrow=True)}
 
 {_as_markdown(alt)}
 {match[3]}"""
@@ -54,7 +54,7 @@ def files(drawn: dict[str, Picture]) -> dict[Path, bytes]:
     return {
         PICTURES / name: content
         for stem, picture in drawn.items()
-        for name, content in picture.both(stem).items()
+        for name, content in picture.both(stem, narrow=True).items()
     }
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from ropewalk import figures
-from ropewalk.figures.drawing import DARK, LIGHT
+from ropewalk.figures.drawing import DARK, LIGHT, NARROW
 
 ROOT = Path(__file__).parents[1]
 FOLDER, SCHEMES = ROOT / "docs" / "pictures" / "gallery", ("light", "dark")
+WIDTHS = ("", "-narrow")
 PAGE = (ROOT / "docs" / "gallery.md").read_text("utf-8")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 IMAGE = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=\s]+)")
@@ -67,16 +68,22 @@ def as_dark(light: str) -> str:
 @pytest.mark.slow
 def test_the_pictures_are_what_the_code_draws(drawn):
     """Dark ones are drawn where they have images; the others are the light ones in dark colors."""
-    files = [path for stem in drawn for path in (FOLDER / f"{stem}-{s}.svg" for s in SCHEMES)]
+    files = [
+        FOLDER / f"{stem}{width}-{s}.svg" for stem in drawn for width in WIDTHS for s in SCHEMES
+    ]
     assert set(files) == set(FOLDER.iterdir())
     for path in files:
         stem, _, scheme = path.stem.rpartition("-")
+        narrow = stem.endswith("-narrow")
         committed = path.read_text("utf-8")
         if scheme == "dark" and not IMAGE.search(committed):
             light = path.with_name(f"{stem}-light.svg").read_text("utf-8")
             assert HASHED.sub("", committed) == HASHED.sub("", as_dark(light))
             continue
-        content = drawn[stem].svg(dark=scheme == "dark")
+        picture = drawn[stem.removesuffix("-narrow")]
+        content = picture.svg(dark=scheme == "dark", narrow=narrow)
+        points = float(re.search(rb'width="([\d.]+)pt"', content)[1])
+        assert not narrow or points <= 72 * NARROW  # so that a phone shows words in their size
         assert len(content) < 150_000
         texts = [content.decode("utf-8"), committed]
         images = [IMAGE.findall(text) for text in texts]

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from ropewalk import figures
-from ropewalk.figures.drawing import DARK, LIGHT
+from ropewalk.figures.drawing import DARK, LIGHT, NARROW
 
 matplotlib = pytest.importorskip("matplotlib", reason="figures: pip install 'ropewalk[lab]'")
 Image = pytest.importorskip("PIL.Image")
@@ -64,6 +64,11 @@ def test_both_schemes_as_small_files(picture):
     files = picture.both("a"), picture.both("b", "png")
     assert files[0] == {"a-light.svg": picture.svg(), "a-dark.svg": picture.svg(dark=True)}
     assert list(files[1]) == ["b-light.png", "b-dark.png"]
+    narrow = picture.both("a", narrow=True)
+    assert narrow.items() - files[0].items() == {
+        ("a-narrow-light.svg", picture.svg(narrow=True)),
+        ("a-narrow-dark.svg", picture.svg(dark=True, narrow=True)),
+    }
     for name, scheme in (("b-light.png", LIGHT), ("b-dark.png", DARK)):
         assert len(files[1][name]) < len(picture.png(dpi=120))
         image = Image.open(io.BytesIO(files[1][name]))
@@ -76,6 +81,23 @@ def test_both_schemes_as_small_files(picture):
             high for _, high in ImageChops.difference(image.convert("RGB"), whole).getextrema()
         )
         assert most < 24  # of 255: no line has another color
+
+
+def test_panels_of_a_narrow_picture_are_below_each_other():
+    """Wide: in one row. Each panel of a narrow one is as wide as the others, and none is lost."""
+    tables = figures.cos_sin_tables([[1.0, 0.5]], [[0.0, 0.5]])
+    wide, narrow = (tables.figure(narrow=narrow) for narrow in (False, True))
+    assert (wide.get_figwidth(), narrow.get_figwidth()) == (7.2, NARROW)
+    for figure, row in ((wide, True), (narrow, False)):
+        figure.draw_without_rendering()
+        first, second = (axes.get_position() for axes in figure.axes[:2])
+        assert (first.y0 == pytest.approx(second.y0), first.x0 == pytest.approx(second.x0)) == (
+            row,
+            not row,
+        )
+    curves = {name: [figures.Curve(1, (1, 2), (3.0, 2.0))] for name in ("rotary", "alibi", "t5")}
+    (legend,) = figures.loss_curves(curves).figure(narrow=True).legends
+    assert len(legend.get_texts()) == 3
 
 
 def test_a_notebook_gets_both_schemes_and_one_alternative_text(picture):

@@ -61,14 +61,15 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
     layers, heads = max(map(len, found.values())), max(len(stack[0]) for stack in found.values())
 
     def draw(scheme: Scheme) -> Figure:
-        side = min(0.55, (_MOST_WIDTH - 0.5) / heads)
+        widest = min(_MOST_WIDTH, scheme.widest)
+        side = min(0.55, (widest - 0.5) / heads)
         titles = {  # a name that is too long for its block has a line for each of its arguments
             name: name if len(name) * LETTER <= heads * side else name.replace(",", ",\n")
             for name in found
         }
         longest = max(len(line) for text in titles.values() for line in text.splitlines())
         width = max(heads * side, longest * LETTER) + 0.35
-        columns = min(len(found), max(1, int(_MOST_WIDTH / width)))
+        columns = min(len(found), max(1, int(widest / width)))
         lines = max(text.count("\n") for text in titles.values())
         tall = layers * side + 0.55 + 0.15 * lines
         figure, panels = scheme.panels_in_rows(len(found), columns, width * columns + 0.7, tall)
@@ -246,8 +247,10 @@ def moved_together(
     found = named_rows("scores", scores, "starts", places)
 
     def draw(scheme: Scheme) -> Figure:
-        figure = scheme.blank(7.4, 1.5 + 0.2 * len(places))
-        left, right = figure.subplots(1, 2, width_ratios=(3, 2), sharey=True)
+        height = 1.5 + 0.2 * len(places)
+        figure, (left, right) = scheme.side_by_side(
+            2, 7.4, height, width_ratios=(3, 2), sharey=True
+        )
         _sentences(left, scheme, places, gap, words)
         rows: Row = [*range(len(places))]
         for place, (name, held) in enumerate(found.items()):

@@ -5,6 +5,7 @@ Parts are axes, titles, legends, and maps of numbers as shades with their scale.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,13 +26,15 @@ LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
 
 ROOM = 88  # characters of names in a line of a legend above a wide panel
 LETTER = 0.07  # inches, of a name's letter in a legend, at a tick or in a title
+USUAL = 7.0  # inches, of a figure with one wide panel
+NARROW = 4.0  # inches: as wide as a phone shows without making words smaller
 
 
 @dataclass(frozen=True)
 class Scheme:
     """Colors around the data: the page, words and axes, and what is less prominent.
 
-    Its methods draw in these colors what all pictures share.
+    Its methods draw in these colors what all pictures share, in the width that there is.
     """
 
     page: str
@@ -42,21 +45,39 @@ class Scheme:
     wash: str  # the background of menus
     above: str  # ends of shades, for numbers above 0 and below: at least 4.5 : 1
     below: str
+    widest: float = math.inf  # inches that a figure may have
 
     def blank(self, width: float, height: float) -> Figure:
-        """Return an empty figure of this size in inches, on the scheme's page.
+        """Return an empty figure of at most this size in inches, on the scheme's page.
 
         It is drawn without pyplot and its global state. Raises ImportError without matplotlib.
         """
         numpy()  # names the extra if matplotlib is missing
         from matplotlib.figure import Figure
 
-        return Figure(figsize=(width, height), layout="constrained", facecolor=self.page)
+        size = (min(width, self.widest), height)
+        return Figure(figsize=size, layout="constrained", facecolor=self.page)
+
+    def side_by_side(
+        self, count: int, width: float, height: float, **more: Any
+    ) -> tuple[Figure, list[Axes]]:
+        """Return a figure and its panels in one row, or below each other in a narrow figure."""
+        if width <= self.widest or count == 1:
+            figure = self.blank(width, height)
+            return figure, list(figure.subplots(1, count, squeeze=False, **more)[0])
+        more.pop("width_ratios", None)
+        figure = self.blank(width, height * count)
+        return figure, list(figure.subplots(count, 1, squeeze=False, **more)[:, 0])
 
     def panels_in_rows(
         self, count: int, columns: int, width: float, height: float, room: float = 0.0, **more: Any
     ) -> tuple[Figure, list[Axes]]:
-        """Return a figure and its panels in rows of this height, with some room around them all."""
+        """Return a figure and its panels in rows of this height, with some room around them all.
+
+        A narrow figure has fewer columns.
+        """
+        if width > self.widest:
+            columns = max(1, int(columns * self.widest / width))
         rows = -(-count // columns)
         figure = self.blank(width, height * rows + room)
         panels = figure.subplots(rows, columns, squeeze=False, **more).flatten()
@@ -81,6 +102,7 @@ class Scheme:
         axes.set_xlabel(plain(x))
         axes.set_ylabel(plain(y))
         if names:
+            names = int(names * min(1, self.widest / USUAL))
             labels = axes.get_legend_handles_labels()[1]
             columns = max(1, min(len(labels), names // (max(map(len, labels)) + 6)))
             look = self.legend_look()
@@ -101,13 +123,18 @@ class Scheme:
         return {"frameon": False, "fontsize": 8, "labelcolor": self.ink}
 
     def names_beside(self, figure: Figure, panels: Sequence[Axes]) -> None:
-        """Name the lines of panels once, below each other at the right, each in its first panel."""
+        """Name the lines of panels once: at the right, or below the panels of a narrow figure."""
         lines: dict[str, Any] = {}
         for axes in panels:
             for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 lines.setdefault(name, line)
         look = self.legend_look() | {"handlelength": 3.2}  # a full period of the longest dashes
-        figure.legend(lines.values(), lines.keys(), loc="outside right upper", **look)
+        place = "outside right upper"
+        if self.widest < math.inf:
+            columns = max(1, int(self.widest / width_of(lines)))
+            figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(lines) // columns))
+            place, look["ncols"] = "outside lower left", columns
+        figure.legend(lines.values(), lines.keys(), loc=place, **look)
 
     def heat_map(
         self,
@@ -145,7 +172,11 @@ class Scheme:
     def scale(
         self, figure: Figure, axes: Any, image: Any, unit: str, *, below: bool = False
     ) -> Any:
-        """Draw what the shades of a map mean, to the right of the panels `axes` or below them."""
+        """Draw what the shades of a map mean, to the right of the panels `axes` or below them.
+
+        In a narrow figure it is below.
+        """
+        below = below or self.widest < math.inf
         place = {"location": "bottom", "pad": 0.02} if below else {"fraction": 0.06, "pad": 0.02}
         bar = figure.colorbar(image, ax=axes, **place)
         bar.ax.tick_params(colors=self.ink, labelsize=8)

@@ -14,7 +14,7 @@ from html import escape
 from string import Template
 from typing import Any
 
-from ropewalk.figures.drawing import DARK, LIGHT, Style, style
+from ropewalk.figures.drawing import DARK, LIGHT, Scheme, Style, style
 from ropewalk.figures.plot_data import (
     Curve,
     Outcome,
@@ -64,11 +64,12 @@ def html_page(title: str, body: str, *, css: str, scripts: Sequence[str], data: 
 
 def scheme_css() -> str:
     """Return CSS with the colors of the reader's scheme as `--page`, `--ink`, … (see `Scheme`)."""
-    light, dark = (
-        f":root {{ {' '.join(f'--{name}: {color};' for name, color in asdict(scheme).items())} }}\n"
-        for scheme in (LIGHT, DARK)
-    )
-    return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
+
+    def root(scheme: Scheme) -> str:
+        colors = {name: value for name, value in asdict(scheme).items() if isinstance(value, str)}
+        return f":root {{ {' '.join(f'--{name}: {color};' for name, color in colors.items())} }}\n"
+
+    return f"{root(LIGHT)}@media (prefers-color-scheme: dark) {{\n{root(DARK)}}}\n"
 
 
 def script_json(value: Any) -> str:

@@ -62,8 +62,8 @@ def loss_curves(
 
     def draw(scheme: Scheme) -> Figure:
         width = 0.4 + 3.6 * len(panels) + width_of(names)
-        figure = scheme.blank(width, max(3.2, 0.6 + 0.17 * len(names)))
-        each = figure.subplots(1, len(panels), squeeze=False)[0]
+        height = max(3.2, 0.6 + 0.17 * len(names))
+        figure, each = scheme.side_by_side(len(panels), width, height)
         for axes, (kind, losses) in zip(each, panels.items(), strict=True):
             for name, seeds in losses.items():
                 _draw_seeds(axes, name, seeds, names.index(name))
@@ -175,8 +175,9 @@ def loss_by_context(
     moves = {} if changes is None else named_rows("changes", changes, "offsets", moved)
 
     def draw(scheme: Scheme) -> Figure:
-        figure = scheme.blank(8.0 if moves else 6.4, 3.8)
-        panels = figure.subplots(1, 2, width_ratios=(3, 2)) if moves else [figure.subplots()]
+        ratios = (3, 2) if moves else (1,)
+        width = 8.0 if moves else 6.4
+        figure, panels = scheme.side_by_side(len(ratios), width, 3.8, width_ratios=ratios)
         axes = panels[0]
         for place, (name, ys) in enumerate(found.items()):
             look = style(place)

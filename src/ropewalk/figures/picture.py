@@ -8,12 +8,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
-from ropewalk.figures.drawing import DARK, LIGHT, Scheme
+from ropewalk.figures.drawing import DARK, LIGHT, NARROW, Scheme
 from ropewalk.files import write_bytes
 
 if TYPE_CHECKING:
@@ -71,14 +72,17 @@ class Picture:
         self.alt = alt
         self.data = dict(data)
 
-    def figure(self, *, dark: bool = False) -> Figure:
-        """Return a new matplotlib figure, to change it before it is saved."""
-        with _settings():
-            return self._draw(DARK if dark else LIGHT)
+    def figure(self, *, dark: bool = False, narrow: bool = False) -> Figure:
+        """Return a new matplotlib figure, to change it before it is saved.
 
-    def svg(self, *, dark: bool = False) -> bytes:
+        narrow: for phones; panels are below each other.
+        """
+        with _settings():
+            return self._draw(_scheme(dark, narrow))
+
+    def svg(self, *, dark: bool = False, narrow: bool = False) -> bytes:
         """Return an SVG file; the alternative text is its description."""
-        return self._file("svg", dark)
+        return self._file("svg", _scheme(dark, narrow))
 
     def png(self, *, dark: bool = False, dpi: int = 150, colors: int | None = None) -> bytes:
         """Return a PNG file with `dpi` pixels per inch.
@@ -87,25 +91,28 @@ class Picture:
         """
         check_int("dpi", dpi, 1)
         if colors is None:
-            return self._file("png", dark, dpi)
+            return self._file("png", _scheme(dark), dpi)
         check_int("colors", colors, 2)
         if colors > 256:
             raise ValueError(f"colors must be at most 256, got {colors}")
-        return _with_colors(self._file("png", dark, dpi, compress_level=0), colors)
+        return _with_colors(self._file("png", _scheme(dark), dpi, compress_level=0), colors)
 
-    def both(self, stem: str, form: str = "svg") -> dict[str, bytes]:
+    def both(self, stem: str, form: str = "svg", *, narrow: bool = False) -> dict[str, bytes]:
         """Return small files of both schemes by name, `stem-light.svg` and `stem-dark.svg`.
 
         form: "svg" or "png".
+        narrow: adds SVG files for phones, `stem-narrow-light.svg` and `stem-narrow-dark.svg`.
         """
         if form not in ("svg", "png"):
             raise ValueError(f"form must be 'svg' or 'png', got {shown(form)}")
-        return {
-            f"{stem}-{'dark' if dark else 'light'}.{form}": (
+        files = {}
+        for name, dark in (("light", False), ("dark", True)):
+            files[f"{stem}-{name}.{form}"] = (
                 self.svg(dark=dark) if form == "svg" else self.png(dark=dark, dpi=120, colors=128)
             )
-            for dark in (False, True)
-        }
+            if narrow:
+                files[f"{stem}-narrow-{name}.svg"] = self.svg(dark=dark, narrow=True)
+        return files
 
     def save(self, path: str | os.PathLike[str], *, dark: bool = False) -> None:
         """Write the file completely or not at all; its name ends with .svg or .png.
@@ -115,15 +122,15 @@ class Picture:
         path = Path(path)
         if path.suffix not in (".svg", ".png"):
             raise ValueError(f"path must end with .svg or .png, got {shown(str(path))}")
-        write_bytes(path, self._file(path.suffix[1:], dark))
+        write_bytes(path, self._file(path.suffix[1:], _scheme(dark)))
 
-    def _file(self, form: str, dark: bool, dpi: int = 150, **compression: int) -> bytes:
+    def _file(self, form: str, scheme: Scheme, dpi: int = 150, **compression: int) -> bytes:
         file = io.BytesIO()
         # matplotlib writes its version and the date unless these are None.
         own = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form]
         facts = {"Title": self.alt.partition(". ")[0], "Description": self.alt, **own}
         with _settings():
-            figure = self._draw(DARK if dark else LIGHT)
+            figure = self._draw(scheme)
             options: dict[str, Any] = {"pil_kwargs": compression} if compression else {}
             figure.savefig(file, format=form, dpi=dpi, metadata=facts, **options)
         content = file.getvalue()
@@ -145,11 +152,20 @@ class Picture:
         return f"Picture({self.alt!r})"
 
 
-def picture_html(stem: str, form: str, alt: str) -> str:
+def _scheme(dark: bool, narrow: bool = False) -> Scheme:
+    scheme = DARK if dark else LIGHT
+    return replace(scheme, widest=NARROW) if narrow else scheme
+
+
+def picture_html(stem: str, form: str, alt: str, *, narrow: bool = False) -> str:
     """Return the HTML of a picture in a Markdown page: of the files of `Picture.both`, the one for
-    the reader's scheme.
+    the reader's scheme, and with `narrow` for the width of the screen.
     """
-    return f"""<picture>
+    phone = "(max-width: 600px)"
+    sources = f"""
+  <source media="{phone} and (prefers-color-scheme: dark)" srcset="{stem}-narrow-dark.svg">
+  <source media="{phone}" srcset="{stem}-narrow-light.svg">"""
+    return f"""<picture>{sources if narrow else ""}
   <source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.{form}">
   <img alt="{escape(alt)}" src="{stem}-light.{form}">
 </picture>"""

@@ -141,8 +141,7 @@ def cos_sin_tables(cos: Matrix, sin: Matrix, positions: Numbers = None) -> Pictu
     most = max(abs(number) for rows in tables.values() for line in rows for number in line)
 
     def draw(scheme: Scheme) -> Figure:
-        figure = scheme.blank(7.2, 3.6)
-        panels = figure.subplots(1, 2, sharey=True)
+        figure, panels = scheme.side_by_side(2, 7.2, 3.6, sharey=True)
         step = (places[-1] - places[0]) / max(1, length - 1) / 2 or 0.5
         extent = (-0.5, pairs - 0.5, places[-1] + step, places[0] - step)
         for axes, (name, numbers) in zip(panels, tables.items(), strict=True):

@@ -62,8 +62,8 @@ def score_by_encoding(
 
     def draw(scheme: Scheme) -> Figure:
         width = 1.0 + 3.2 * (1 + compared) + width_of(names)
-        figure = scheme.blank(width, 1.0 + 0.27 * len(names))
-        panels = figure.subplots(1, 1 + compared, sharey=True, squeeze=False)[0]
+        height = 1.0 + 0.27 * len(names)
+        figure, panels = scheme.side_by_side(1 + compared, width, height, sharey=True)
         for place, outcome in enumerate(found.values()):
             _draw_outcome(panels, outcome, place)
         panels[0].set_yticks(range(len(names)), [plain(name) for name in names])

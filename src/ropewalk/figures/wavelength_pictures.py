@@ -194,8 +194,8 @@ def frequency_usage(
     def draw(scheme: Scheme) -> Figure:
         tallest = max(len(heads) for heads in shares.values())
         height = 1.6 + min(3.4 if tallest < MANY else 7.0, 0.2 * tallest)
-        figure = scheme.blank(min(9.0, 1.4 + 3.0 * len(shares)), height)
-        panels = figure.subplots(1, len(shares), squeeze=False)[0]
+        width = min(9.0, 1.4 + 3.0 * len(shares))
+        figure, panels = scheme.side_by_side(len(shares), width, height)
         for axes, (name, heads) in zip(panels, shares.items(), strict=True):
             percent = [[100 * share for share in head] for head in heads]
             image = scheme.heat_map(axes, percent, 100 * most, signed=False)
