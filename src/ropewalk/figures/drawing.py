@@ -129,12 +129,13 @@ class Scheme:
             for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 lines.setdefault(name, line)
         look = self.legend_look() | {"handlelength": 3.2}  # a full period of the longest dashes
-        place = "outside right upper"
-        if self.widest < math.inf:
-            columns = max(1, int(self.widest / width_of(lines)))
-            figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(lines) // columns))
-            place, look["ncols"] = "outside lower left", columns
-        figure.legend(lines.values(), lines.keys(), loc=place, **look)
+        if self.widest == math.inf:
+            figure.legend(lines.values(), lines.keys(), loc="outside right upper", **look)
+            return
+        columns = max(1, int(self.widest / width_of(lines)))
+        figure.set_figheight(figure.get_figheight() + 0.17 * -(-len(lines) // columns))
+        look["ncols"] = columns
+        figure.legend(lines.values(), lines.keys(), loc="outside lower left", **look)
 
     def heat_map(
         self,
