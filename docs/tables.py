@@ -16,7 +16,8 @@ from typing import Any
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
 PAGES = tuple(
-    DOCS / f"{name}.md" for name in ("precision", "performance", "faults", "frequency-usage")
+    DOCS / f"{name}.md"
+    for name in ("precision", "performance", "faults", "frequency-usage", "do-i-need-it")
 )
 USAGE = DOCS.parent / "results" / "frequency-usage" / "README.md"
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -48,6 +49,17 @@ def far() -> str:
         errors = [f"{row[key]:.1e}" for key in ("worst", "rms", "output")]
         lines.append([row["name"] + rule, f"{row['theta']:,.0f}", *errors])
     return as_table(["up to ±2^31", "theta", "worst", "rms", "rotated vector"], lines)
+
+
+def scores() -> str:
+    """Return by how much each stack's rotation moves scores, in percent of their deviation."""
+    found = _results("scores")
+    lengths = [key for key in found["rows"][0] if key.isdigit()]
+    lines = [
+        [f"{row['name']}, {row['dtype']}", *(_percent(row[length]["rms"]) for length in lengths)]
+        for row in found["rows"]
+    ]
+    return as_table(["tokens", *(f"{int(length):,}" for length in lengths)], lines)
 
 
 def faults() -> str:
@@ -146,6 +158,7 @@ def written(page: Path) -> str:
         for make in (
             exactness,
             far,
+            scores,
             rotation,
             training,
             translation,
@@ -167,6 +180,13 @@ def _results(name: str) -> Any:
 def _time(seconds: float) -> str:
     number, unit = (seconds * 1e3, "ms") if seconds >= 1e-3 else (seconds * 1e6, "µs")
     return f"{number:.3g} {unit}" if number >= 100 else f"{number:#.3g} {unit}"
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    if percent < 0.001:
+        return "< 0.001 %"
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def as_table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
