@@ -63,8 +63,12 @@ def page(path: Path, drawn: dict[str, Drawn]) -> str:
     def marked(match: re.Match[str]) -> str:
         found = drawn[match[2]]
         stem = Path(os.path.relpath(found.folder / match[2], path.parent)).as_posix()
-        html = picture_html(stem, found.form, found.picture.alt, narrow=found.form == "svg")
-        return f"{match[1]}{html}\n{match[3]}"
+        alt = found.picture.alt
+        if path.parent != ROOT:  # other pages have the numbers in a table beside the picture
+            alt = alt.partition(". ")[0]
+        html = picture_html(stem, found.form, alt, narrow=found.form == "svg")
+        return f"{match[1]}{html}
+{match[3]}"
 
     return MARKED.sub(marked, path.read_text("utf-8"))
 

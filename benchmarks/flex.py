@@ -124,6 +124,22 @@ def gradient_of_flex() -> str:
     return "there is one"
 
 
+def shown(results: dict[str, Any]) -> str:
+    """Return the table of what was measured."""
+    head = ["", "length", "blocks, ms", "compiled, ms", "flex, ms", "×", "to compile, s", "flex, s"]
+    cells = [
+        [
+            f"{row['encoding']}, {row['looks']}",
+            f"{row['length']:,}",
+            *(f"{seconds * 1e3:,.1f}" for seconds in row["seconds"].values()),
+            f"{row['seconds']['compiled blocks'] / row['seconds']['flex']:.2f}",
+            *(f"{seconds:.1f}" for seconds in row["first_call_s"].values()),
+        ]
+        for row in results["rows"]
+    ]
+    return table(head, cells)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print a table and write all numbers as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -141,18 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for length in options.lengths.split(",")
     ]
     results |= {"heads": HEADS, "head_dim": HEAD_DIM, "rows": rows, "gradient": gradient_of_flex()}
-    head = ["", "length", "blocks, ms", "compiled, ms", "flex, ms", "×", "to compile, s", "flex, s"]
-    cells = [
-        [
-            f"{row['encoding']}, {row['looks']}",
-            f"{row['length']:,}",
-            *(f"{seconds * 1e3:,.1f}" for seconds in row["seconds"].values()),
-            f"{row['seconds']['compiled blocks'] / row['seconds']['flex']:.2f}",
-            *(f"{seconds:.1f}" for seconds in row["first_call_s"].values()),
-        ]
-        for row in rows
-    ]
-    print(table(head, cells))
+    print(shown(results))
     print(f"\ngradient of flex_attention: {results['gradient']}")
     write_json(options.out, results)
 

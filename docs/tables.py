@@ -15,16 +15,12 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
-PAGES = tuple(
-    DOCS / f"{name}.md"
-    for name in ("precision", "performance", "faults", "frequency-usage", "do-i-need-it")
-)
+NAMES = ("precision", "performance", "faults", "frequency-usage", "do-i-need-it")
+PAGES = (*(DOCS / f"{name}.md" for name in NAMES), DOCS.parent / "benchmarks" / "README.md")
 USAGE = DOCS.parent / "results" / "frequency-usage" / "README.md"
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# The encodings and lengths of `cost`, one for each kind of work; the results have all of them.
-ENCODINGS = ("rotary", "xpos", "alibi", "t5", "shaw", "transformer_xl", "deberta", "cope")
-LENGTHS = (512, 2048, 8192)
+LENGTHS = (512, 2048, 8192)  # of `cost`
 THETA, LARGE_THETA = 10_000, 500_000  # of `exactness`
 
 
@@ -94,40 +90,17 @@ def rotation() -> str:
     return as_table(columns, lines)
 
 
-def training() -> str:
-    """Return the speed of training, by model and way."""
-    lines = []
-    for model, results in _results("training")["models"].items():
-        for row in results["rows"]:
-            if row.get("tokens_per_s"):
-                speed = [f"{row['tokens_per_s']:,.0f}", f"{row['ratio']:.2f}"]
-                lines.append([model, row["name"], row["precision"], *speed])
-    return as_table(["model", "way", "precision", "target tokens/s", "× baseline"], lines)
-
-
-def translation() -> str:
-    """Return the speed of translation, by way and beam."""
-    results = _results("translation")
-    lines = [
-        [row["name"], f"{row['beam']}", f"{row['seconds']:.1f}", f"{row['ratio']:.1f}"]
-        for row in results["rows"]
-    ]
-    return as_table(["way", "beam", "seconds", "× baseline"], lines)
-
-
 def cost() -> str:
-    """Return what some encodings cost, as multiples of no encoding."""
+    """Return what encodings cost, as multiples of no encoding, and their memory."""
     results = _results("cost")
-    rows = {row["name"]: row for row in results["rows"]}
     places = [results["lengths"].index(length) for length in LENGTHS]
     lines = []
-    for name in ENCODINGS:
-        times = [
-            rows[name][kind][place]["ratio"] for kind in ("train", "decode") for place in places
-        ]
-        lines.append([name, *(f"{each:.2f}" for each in times)])
+    for row in results["rows"][1:]:
+        times = [row[kind][place]["ratio"] for kind in ("train", "decode") for place in places]
+        memory = [f"{row[kind][-1]['bytes'] / 2**20:,.0f}" for kind in ("train", "decode")]
+        lines.append([row["name"], *(f"{each:.2f}" for each in times), *memory])
     columns = [f"{kind}, {length:,}" for kind in ("training", "decode") for length in LENGTHS]
-    return as_table(["× no encoding", *columns], lines)
+    return as_table(["× no encoding", *columns, "MiB, training", "MiB, decode"], lines)
 
 
 def usage_norms() -> str:
@@ -160,8 +133,6 @@ def written(page: Path) -> str:
             far,
             scores,
             rotation,
-            training,
-            translation,
             cost,
             faults,
             usage_norms,

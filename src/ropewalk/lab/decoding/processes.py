@@ -139,7 +139,7 @@ def _keep_memory() -> None:
     """Let the allocator of the GNU C library keep what is freed, since each step needs it again.
 
     By default it returns large pieces to the system, which then clears them again, page by page.
-    That took a fifth of the processor time in the search of benchmarks/README.md.
+    That took a fifth of the processor time in the search of benchmarks/serving.py.
     """
     with suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
