@@ -67,8 +67,7 @@ def page(path: Path, drawn: dict[str, Drawn]) -> str:
         if path.parent != ROOT:  # other pages have the numbers in a table beside the picture
             alt = alt.partition(". ")[0]
         html = picture_html(stem, found.form, alt, narrow=found.form == "svg")
-        return f"{match[1]}{html}
-{match[3]}"
+        return f"{match[1]}{html}\n{match[3]}"
 
     return MARKED.sub(marked, path.read_text("utf-8"))
 
