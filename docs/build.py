@@ -21,6 +21,7 @@ from ropewalk.explorer.page_files import export
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "pages"  # docs_dir of mkdocs.yml
 SITE = ROOT / "build" / "site"  # its site_dir
+LOADED = ("site.css", "site.js", "iframe-worker.js")  # by every page, as mkdocs.yml says
 # Only the site has the explorer, so the page in the repository has no link to it.
 MARK = "<!-- the site has a link to the exported page here -->"
 LINK_TO_EXPLORER = '<a href="../explorer/index.html">Open it here</a>, without Python.'
@@ -79,7 +80,7 @@ def main() -> None:
     """Copy the pages, build the site, and check that no page loads anything from the network."""
     for folder in (PAGES, SITE):
         shutil.rmtree(folder, ignore_errors=True)
-    for file in [*pages_and_files(), ROOT / "docs" / "site.css"]:
+    for file in [*pages_and_files(), *(ROOT / "docs" / name for name in LOADED)]:
         copy = PAGES / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)

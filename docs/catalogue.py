@@ -18,7 +18,7 @@ from catalogue_tables import written
 
 import ropewalk
 from ropewalk.files import readable_json
-from ropewalk.tools.catalogue import as_vectors, read_data
+from ropewalk.tools.catalogue import as_vectors
 
 VERSION = 1
 DATA = Path(ropewalk.__file__).parent / "tools" / "catalogue"
@@ -67,7 +67,7 @@ def main() -> None:
 
     vectors = vectors_json()
     catalogue = catalogue_json(vectors, modeling_files(model_types()), VERSION_OF_TRANSFORMERS)
-    page = written(PAGE.read_text("utf-8"), json.loads(catalogue), read_data("catalogue.schema"))
+    page = written(PAGE.read_text("utf-8"), json.loads(catalogue))
     files = {DATA / "vectors.json": vectors, DATA / "catalogue.json": catalogue, PAGE: page}
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")

@@ -1,44 +1,41 @@
-"""The tables of docs/catalogue.md, from catalogue.json and its schema."""
+"""The tables of docs/catalogue.md, from catalogue.json."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from tables import BLOCK, as_table
 
 Facts = dict[str, Any]
+FILE = re.compile(r"models/\w+/modeling_(\w+)\.py")  # of transformers
 
 
-def written(page: str, catalogue: Facts, schema: Facts) -> str:
+def written(page: str, catalogue: Facts) -> str:
     """Return the text of the page with its tables written again."""
-    makers: dict[str, Callable[[Facts, Facts], str]] = {
-        make.__name__: make for make in (ropes, sections, not_described, no_rope, rules, fields)
+    makers: dict[str, Callable[[Facts], str]] = {
+        make.__name__: make for make in (ropes, sections, not_described, no_rope, rules)
     }
-    return BLOCK.sub(
-        lambda found: f"{found[1]}{makers[found[2]](catalogue, schema)}{found[3]}", page
-    )
+    return BLOCK.sub(lambda found: f"{found[1]}{makers[found[2]](catalogue)}{found[3]}", page)
 
 
-def ropes(catalogue: Facts, schema: Facts) -> str:
-    """Return the conventions of every model type with a rope."""
-    lines = []
-    for name, entry in _of_kind(catalogue, "rope").items():
+def ropes(catalogue: Facts) -> str:
+    """Return the conventions of every model type with a rope, one row for all that share them."""
+    entries = _of_kind(catalogue, "rope")
+    files = {match[1] for each in entries.values() if (match := FILE.fullmatch(each["source"]))}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, entry in entries.items():
         rope = entry["rope"]
-        lines.append(
-            [
-                f"`{name}`",
-                pairing(rope),
-                rotary_part(rope),
-                axes(rope),
-                _number(rope["theta_default"]),
-                "; ".join(more(rope)),
-                source(entry["source"]),
-            ]
-        )
-    columns = ["model type", "pairing", "rotates", "axes", "theta", "and", "source"]
-    return as_table(columns, lines)
+        found = [pairing(rope), rotary_part(rope), axes(rope), _number(rope["theta_default"])]
+        own = max((file for file in files if name.startswith(file)), key=len, default=None)
+        is_own = entry["source"].endswith(f"/modeling_{own}.py")
+        code = "" if is_own else f" ({source(entry['source'])})"
+        groups.setdefault((*found, "; ".join(more(rope))), []).append(f"`{name}`{code}")
+    lines = sorted(groups.items(), key=lambda group: (group[0][:3], -len(group[1])))
+    columns = ["model types", "pairing", "rotates", "axes", "theta", "and"]
+    return as_table(columns, [[", ".join(names), *key] for key, names in lines])
 
 
 def pairing(rope: Facts) -> str:
@@ -84,7 +81,7 @@ def more(rope: Facts) -> list[str]:
     return found
 
 
-def sections(catalogue: Facts, schema: Facts) -> str:
+def sections(catalogue: Facts) -> str:
     """Return where the config of a model of several stacks has each of them, and its type."""
     own_types: list[str] = []
     lines = []
@@ -103,14 +100,14 @@ def sections(catalogue: Facts, schema: Facts) -> str:
     return as_table(["model type", "stacks"], lines)
 
 
-def not_described(catalogue: Facts, schema: Facts) -> str:
+def not_described(catalogue: Facts) -> str:
     """Return the types that rotate otherwise, with the reason."""
     entries = _of_kind(catalogue, "not described").items()
     lines = [[f"`{name}`", entry["reason"], source(entry["source"])] for name, entry in entries]
     return as_table(["model type", "reason", "source"], lines)
 
 
-def no_rope(catalogue: Facts, schema: Facts) -> str:
+def no_rope(catalogue: Facts) -> str:
     """Return the types without rope, by what they have instead."""
     by_reason: dict[str, list[str]] = {}
     for name, entry in _of_kind(catalogue, "no rope").items():
@@ -119,7 +116,7 @@ def no_rope(catalogue: Facts, schema: Facts) -> str:
     return as_table(["instead", "model types"], lines)
 
 
-def rules(catalogue: Facts, schema: Facts) -> str:
+def rules(catalogue: Facts) -> str:
     """Return the fields of each scaling rule; those that may be absent have a default."""
     lines = []
     for rope_type, rule in catalogue["rules"].items():
@@ -130,17 +127,6 @@ def rules(catalogue: Facts, schema: Facts) -> str:
         length = "yes" if rule["needs_length"] else "no"
         lines.append([f"`{rope_type}`", f"`{rule['rule']}`", ", ".join(fields), length])
     return as_table(["rope_type", "rule", "fields (default)", "depends on length"], lines)
-
-
-def fields(catalogue: Facts, schema: Facts) -> str:
-    """Return the fields of an entry and of its rope, as the schema describes them."""
-    lines = []
-    for record in ("entry", "rope"):
-        prefix = "rope." if record == "rope" else ""
-        for name, field in schema["$defs"][record]["properties"].items():
-            if "description" in field:
-                lines.append([f"`{prefix}{name}`", field["description"]])
-    return as_table(["field", "meaning"], lines)
 
 
 def source(paths: str) -> str:

@@ -13,8 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from chromium import chromium
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 PUBLIC = runpy.run_path(str(ROOT / "tests" / "test_docstring_examples.py"))["PUBLIC"]
 BUILD = runpy.run_path(str(ROOT / "docs" / "build.py"))
 
@@ -83,3 +85,35 @@ def test_arguments_in_docstrings_become_a_list(monkeypatch):
     assert as_markdown(text, {"x"}) == (
         "Rotate.\n\n- `x`: queries\n    or keys.\n\nSource: a paper.\n\nExamples:\n    >>> 1\n    1"
     )
+
+
+@pytest.mark.slow  # starts a browser
+def test_the_filter_hides_rows_and_says_how_many_are_left(tmp_path):
+    rows = "".join(f"<tr><td><code>{name}</code><td>half" for name in ("llama", "gemma3", "gemma"))
+    (tmp_path / "page.html").write_text(
+        "<article><table><tbody><tr><td>above</table><div class=filter data-label=Show></div>"
+        f"<table><tbody>{rows}</table></article><script>{(DOCS / 'site.js').read_text()}</script>"
+    )
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        page.get_by_label("Show").fill("HALF gemma")
+        assert page.get_by_role("status").text_content() == "2 of 3 rows"
+        assert page.locator("tr:visible").all_inner_texts() == [
+            "above",
+            "gemma3\thalf",
+            "gemma\thalf",
+        ]
+        assert page.locator("code.found").all_inner_texts() == ["gemma3", "gemma"]
+
+
+@pytest.mark.slow  # starts a browser
+def test_a_worker_answers_in_a_page_that_is_opened_as_a_file(tmp_path):
+    (tmp_path / "worker.js").write_text("onmessage = ({ data }) => postMessage(data + 1)")
+    (tmp_path / "page.html").write_text("<body>")
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        page.evaluate((DOCS / "iframe-worker.js").read_text())
+        ask = "new Promise(then => { const w = new Worker('worker.js'); w.postMessage(41); "
+        assert page.evaluate(ask + "w.onmessage = event => then(event.data) })") == 42
