@@ -103,6 +103,18 @@ def cost() -> str:
     return as_table(["× no encoding", *columns, "MiB, training", "MiB, decode"], lines)
 
 
+def measured_costs() -> dict[str, list[str]]:
+    """Return the times of each encoding's training step and decoded token at 2,048 tokens."""
+    results = _results("cost")
+    place = results["lengths"].index(2048)
+    return {
+        row["name"].partition("(")[0]: [
+            f"{row[k][place]['ratio']:.2f}" for k in ("train", "decode")
+        ]
+        for row in reversed(results["rows"])  # the plainest form of each comes first in the results
+    }
+
+
 def usage_norms() -> str:
     """Return the shares of the squared norm that pairs of a small model have."""
     return _below("Squared norm by wavelength")

@@ -28,8 +28,8 @@ def sinusoids(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
 class Sinusoidal(Encoding):
     """Add fixed sines and cosines of the position.
 
-    Acts on embeddings; absolute. Costs one addition per token; no parameters. Accepts any position.
-    Keys can be cached.
+    Acts on embeddings; absolute. Costs one addition per token; no parameters. Accepts any
+    position. Keys can be cached.
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
     """
 
@@ -49,18 +49,13 @@ class Sinusoidal(Encoding):
 class Integer(Encoding):
     """Add the position m itself to every column, or m/`length` if a length is given.
 
-    Acts on embeddings; absolute. Costs one addition per token; no parameters. Accepts any position.
-    Keys can be cached.
+    Acts on embeddings; absolute. Costs one addition per token; no parameters. Accepts any
+    position. Keys can be cached.
 
-    Tutorials start with it to show what goes wrong. m soon becomes much larger than the numbers in
-    embeddings, which are about 1, and it has no bound: positions beyond the trained ones are larger
-    than anything seen in training. bfloat16 cannot represent all integers above 256. m/`length` is
-    small, but then neighbors differ by only 1/`length`. `length` is the same for all sentences: if
-    each used its own, the same distance would look different in every sentence, and a sentence that
-    is being generated has no length yet. Layers that normalize their input first, as those of
-    `ropewalk.model` do, hardly see this encoding: LayerNorm subtracts what all columns share.
-    Source: a first step in tutorials, such as C. Fleetwood, "You could have designed state of the
-    art positional encoding", 2024, "Integer Position Encoding".
+    Tutorials start with it to show what goes wrong: m has no bound, bfloat16 has not all integers
+    above 256, and with m/`length` neighbors hardly differ. Models that normalize their input
+    hardly see it: LayerNorm subtracts what all columns share.
+    Source: C. Fleetwood, "You could have designed state of the art positional encoding", 2024.
     """
 
     def __init__(self, shape: StackShape, length: int | None = None) -> None:
@@ -78,18 +73,14 @@ class Integer(Encoding):
 class Binary(Encoding):
     """Add the lowest bits of the position to the first columns: the value of bit i to column i.
 
-    Acts on embeddings; absolute. Costs one addition per token; no parameters. Refuses positions
-    of 2^`bits` or more. Keys can be cached.
+    Acts on embeddings; absolute. Costs one addition per token; no parameters. Refuses positions of
+    2^`bits` or more. Keys can be cached.
 
-    The values are bounded, but they do not show distance: 7 and 8 differ in four columns, 0 and 8
-    in one. Let 2^k be the first power of two above all trained positions. Positions of 2^k and more
-    have a bit that was always 0 in training. Sinusoids are a smooth form of this: each pair of
-    columns changes at its own speed, as each bit does here.
-    Source: a second step in tutorials, such as C. Fleetwood, "You could have designed state of the
-    art positional encoding", 2024, "Binary Position Encoding".
+    Values do not show distance: 7 and 8 differ in four columns, 0 and 8 in one. Beyond the trained
+    positions, a bit is set that was always 0.
+    Source: C. Fleetwood, "You could have designed state of the art positional encoding", 2024.
 
-    bits: how many of the lowest bits are added. None: the width, or 63 if the width is larger.
-        Nothing is added to the other columns.
+    bits: how many. None: the width, at most 63.
     """
 
     def __init__(self, shape: StackShape, bits: int | None = None) -> None:
@@ -131,9 +122,7 @@ class Learned(Encoding):
 
     Acts on embeddings; absolute. Costs one addition per token; `max_positions * width` parameters.
     Refuses positions from `max_positions` on. Keys can be cached.
-    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1. Words and positions start from the
-    same distribution, as in section 3.5 of that paper and in BERT (Devlin et al. 2018, arXiv
-    1810.04805; google-research/bert, modeling.py, embedding_postprocessor).
+    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1.
     """
 
     max_positions: int

@@ -104,17 +104,11 @@ class ALiBi(SharedSite):
     relative. The bias is the same in every layer. Costs one addition per score; no parameters.
     Accepts any position. Keys can be cached.
 
-    In the paper, queries only look back. In a stack that looks both ways, with `symmetric=True`,
-    the bias is the same for equally distant keys before and after a query. Such a stack cannot
-    distinguish a sequence from its reverse. With `symmetric=False`, half of the heads look back and
-    half look ahead, each half with the slopes of H/2 heads.
-
-    In cross-attention, which the paper does not have, ALiBi acts only if it is built by
-    `build_encoder_decoder("alibi(cross=True)", …)`. It uses the symmetric formula with the distance
-    between a target and a source position. So a query at target position i favors the key at
-    source position i.
-    Source: Press et al. 2021, arXiv 2108.12409, section 3. For stacks that look both ways: issue 5
-    in its authors' repository, github.com/ofirpress/attention_with_linear_biases/issues/5.
+    A stack that looks both ways, which the paper does not have, cannot distinguish a sequence from
+    its reverse; with `symmetric=False`, half of the heads look back and half ahead, each half with
+    the slopes of H/2 heads.
+    Source: Press et al. 2021, arXiv 2108.12409, section 3; for both ways,
+    github.com/ofirpress/attention_with_linear_biases/issues/5.
     """
 
     def __init__(self, shape: StackShape, symmetric: bool = True) -> None:
@@ -170,12 +164,10 @@ class Kerple(SharedSite):
     `r2 = 1` with fixed r1. r1 and r2 are at least 0.01; with `kind=power`, r2 is at most 2.
 
     Acts on scores; relative. Costs one logarithm or power per score, once for all layers (in each
-    layer if scores are computed block by block, as for long sequences); `2 H` parameters, shared by
-    all layers of the stack. Accepts any position. Keys can be cached. Kernels are symmetric: a
-    stack that looks both ways cannot distinguish a sequence from its reverse.
-    Source: Chi et al. 2022, arXiv 2205.09921, the logarithmic and the power variant. As in
-    `ParallelKerpleLog` and `ParallelKerplePower` of chijames/KERPLE, megatron/mpu/layers.py, r1 and
-    r2 have these limits, and scores are scaled before the kernel is added.
+    layer for long sequences); `2 H` parameters, shared by all layers. Accepts any position. Keys
+    can be cached. A stack that looks both ways cannot distinguish a sequence from its reverse.
+    Source: Chi et al. 2022, arXiv 2205.09921, with the limits of chijames/KERPLE,
+    megatron/mpu/layers.py.
     """
 
     def __init__(self, shape: StackShape, kind: Literal["log", "power"] = "log") -> None:
@@ -241,21 +233,19 @@ class FireSite(ScoreBias):
 class Fire(LayerSites):
     """Add `f_h(psi(i - j) / psi(max(i, L)))` to the scaled scores, with `psi(x) = log(c x + 1)`.
 
-    f is a network with one hidden ReLU layer and one output per head; f, c and L are learned. A
-    distance is read as a fraction of the query's own position, or of L if the query is before L. So
-    inputs stay in [0, 1] at any length.
+    f is a network with one hidden ReLU layer and one output per head; f, c and L are learned.
+    Inputs are in [0, 1] at any length: a distance is a fraction of the query's position, or of L
+    before L.
 
-    Acts on scores; relative up to L, but for later queries the same distance is a smaller fraction.
-    Costs a look-up and a product per score in each layer, for any number of hidden units: a ReLU
-    network of one input is piecewise linear, so the piece is looked up instead. It has `(H + 2)
-    hidden + 2` parameters per layer, or once if layers are `shared` (the paper's FIRE-S). Accepts
-    any position. Keys can be cached.
+    Acts on scores; relative up to L, but for later queries the same distance is a smaller
+    fraction. Costs a look-up and a product per score in each layer. Has `(H + 2) hidden + 2`
+    parameters per layer, or once if layers are `shared` (the paper's FIRE-S). Accepts any
+    position. Keys can be cached.
 
-    The paper looks back only. A stack that looks both ways uses `|i - j|` and `max(i, j, L)`. For
-    earlier keys, this is the paper's formula; for later keys, the input of f is also in [0, 1]. The
-    bias is symmetric, so it cannot distinguish a sequence from its reverse.
-    Source: Li et al. 2023, arXiv 2310.04418, section 3 and the code of its appendix, whose
-    `hidden=32`, `c=0.1` and `length=512` (L) are the starting values here.
+    A stack that looks both ways uses `|i - j|` and `max(i, j, L)`; it cannot distinguish a
+    sequence from its reverse.
+    Source: Li et al. 2023, arXiv 2310.04418, section 3 and its appendix, whose `hidden`, `c` and
+    `length` (L) are the starting values here.
     """
 
     def __init__(
@@ -357,21 +347,17 @@ class T5Site(PairBias):
 class T5(SharedSite):
     """Add `b_h[bucket(j - i)]` to the scores: a learned number for each head and each bucket.
 
-    Acts on scores; relative. Costs one look-up per score, done once for all layers. For long
-    sequences, whose scores are computed block by block, each layer does it again. Has `buckets * H`
-    parameters, shared by all layers of the stack. Accepts any position; distances of at least
-    `distance` share one bucket. Keys can be cached.
+    Acts on scores; relative. Costs one look-up per score, once for all layers (in each layer for
+    long sequences). Has `buckets * H` parameters, shared by all layers. Accepts any position;
+    distances of at least `distance` share one bucket. Keys can be cached.
 
-    In a stack that looks both ways, each side has half of the buckets. Half of a side's buckets
-    contain one distance each; the ranges of the others grow by a constant factor.
+    Half of the buckets contain one distance each; the ranges of the others grow by a constant
+    factor. A stack that looks both ways has half of the buckets for each side.
 
-    T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here `W_q` starts
-    as for every other encoding, `sqrt(D)` times as large as in T5, and scores are scaled by
-    1/sqrt(D). The scale cancels the factor, so the initial scores are those of T5. Without the
-    scale, the variance of the scores would start at D times T5's. Use `scale=1` with the weights of
-    a trained T5.
-    Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1; `_relative_position_bucket` of
-    mesh_tensorflow/transformer/transformer_layers.py, which transformers' T5 follows.
+    T5 does not scale `q k^T`: it starts the weights of q smaller, by 1/sqrt(D). Here scores are
+    scaled instead, so they start as T5's do. Use `scale=1` with the weights of a trained T5.
+    Source: Raffel et al. 2019, arXiv 1910.10683, section 2.1;
+    mesh_tensorflow/transformer/transformer_layers.py.
     """
 
     shared: T5Site

@@ -150,20 +150,17 @@ class ShawSite(ScoringSite):
 class Shaw(LayerSites):
     """Add to each key a trained vector that its distance selects, and another to each value.
 
-    With c = clip(j - i, -L, L), where L is `distance`, for a query at i and a key at j: the score
-    is q_i·(k_j + a^K_c)/√D, and the output is Σ_j α_ij (v_j + a^V_c).
+    With c = clip(j - i, -L, L), where L is `distance`: the score is q_i·(k_j + a^K_c)/√D, and the
+    output is Σ_j α_ij (v_j + a^V_c).
 
     Acts on scores and values; relative. Costs a product of each query with the 2L + 1 vectors and
-    one look-up per score, and as much again for the values. Has `2 * (2L + 1) * D` parameters per
-    layer, shared by its heads. Accepts any position; distances beyond L count as L. Keys can be
-    cached. With `cross=True` (see `build_encoder_decoder`), it also acts in cross-attention:
-    i is then a target position and j a source position.
-    Source: Shaw et al. 2018, arXiv 1803.02155, eq. 3 to 5 (RoFormer, arXiv 2104.09864, eq. 5);
-    `dot_product_attention_relative` of tensor2tensor/layers/common_attention.py.
+    one look-up per score, and as much again for the values; `2 * (2L + 1) * D` parameters per
+    layer. Accepts any position; distances beyond L count as L. Keys can be cached.
+    Source: Shaw et al. 2018, arXiv 1803.02155, eq. 3 to 5;
+    tensor2tensor/layers/common_attention.py.
 
     distance: L, which the paper calls k.
-    values: False adds nothing to the values; section 4.3 of the paper finds that this costs no
-    quality.
+    values: False adds nothing to the values.
     per_head: give each head its own tables, as in the paper's base model.
     """
 
@@ -211,22 +208,15 @@ class TransformerXLSite(ScoringSite):
 class TransformerXL(LayerSites):
     """Score a key by its content, (q_i + u)·k_j, and its distance, (q_i + v)·W_R r_{i-j}.
 
-    The sum of both is divided by √D. r_{i-j} are the sinusoids of the distance, as wide as the
-    model; W_R projects them for each head; u and v are trained vectors, at first 0. (If
-    positions are added to embeddings, two terms of a score contain the query's position. Here, u
-    takes its place in the first, and v in the second.)
+    Their sum is divided by √D. r_{i-j} are sinusoids of the distance, which W_R projects for each
+    head; u and v are trained vectors, at first 0.
 
     Acts on scores; relative. Costs the projection of one row per distance (S + T - 1 rows), a
     product with them and one look-up per score; the projection is expensive when single tokens are
     decoded. Has `(width + 2) * H * D` parameters per layer. Accepts any position. Keys can be
     cached.
-
-    The paper obtains the distances by shifting rows of the score matrix; here they are computed
-    from positions. So the encoding also works in stacks that look both ways, as in XLNet, and with
-    `cross=True` (see `build_encoder_decoder`) in cross-attention, where the query has a target
-    position and the key a source position.
-    Source: Dai et al. 2019, arXiv 1901.02860, section 3.3 (RoFormer, arXiv 2104.09864, eq. 7);
-    each layer has its own u and v, as with `--untie_r` of kimiyoung/transformer-xl and in XLNet.
+    Source: Dai et al. 2019, arXiv 1901.02860, section 3.3; each layer has its own u and v, as with
+    `--untie_r` of kimiyoung/transformer-xl.
     """
 
     def __init__(self, shape: StackShape) -> None:
@@ -280,27 +270,20 @@ def table_rows(behind: Tensor, distance: int, buckets: int | None) -> Tensor:
 class Deberta(LayerSites):
     """Score content with content, content with distance, and distance with content.
 
-    The score is (q_i·k_j + q_i·K^r_{δ(i,j)} + k_j·Q^r_{δ(i,j)}) / √(3D). K^r and Q^r are two
-    projections of one table of relative embeddings. Each layer has its own projections; the stack
-    shares the table. δ(i, j) is i - j clipped to `[-distance, distance)`.
+    The score is (q_i·k_j + q_i·K^r_{δ(i,j)} + k_j·Q^r_{δ(i,j)}) / √(3D). K^r and Q^r are each
+    layer's projections of one table of relative embeddings, which the stack shares. δ(i, j) is i -
+    j clipped to `[-distance, distance)`.
 
-    Acts on scores; relative. Costs two projections of the table's rows whose distances occur, and
-    then, for queries and again for keys, a product with the projected rows and one look-up per
-    score. The table has `2 * distance * width` parameters, and each layer has `2 * width * H * D`
-    more. Accepts any position. Keys can be cached. With `cross=True` (see
-    `build_encoder_decoder`), it also acts in cross-attention: i is then a target position and j a
-    source position.
+    Acts on scores; relative. Costs two projections of the table's rows, and for queries and again
+    for keys a product with them and one look-up per score. Has `2 * distance * width` parameters,
+    and `2 * width * H * D` per layer. Accepts any position. Keys can be cached.
 
-    Eq. 4 of the paper has Q^r_{δ(j,i)}; its authors' code and transformers use δ(i, j), as here.
-    Rows of distances that training never meets keep their random initial values.
-    Source: He et al. 2020, arXiv 2006.03654, eq. 2 to 4 (RoFormer, arXiv 2104.09864, eq. 10),
-    without the absolute positions of its decoder; `disentangled_attention_bias` of transformers'
-    deberta_v2, with separate projections for positions (`share_att_key=False`) and no biases.
+    Eq. 4 of the paper has Q^r_{δ(j,i)}; its authors' code uses δ(i, j), as here.
+    Source: He et al. 2020, arXiv 2006.03654, eq. 2 to 4, without the absolute positions of its
+    decoder; transformers' deberta_v2, with `share_att_key=False` and no biases.
 
-    buckets: use this many rows for keys before the query, and as many after it. On each
-        side, the first half of the rows serve the shortest distances, one distance per row. Each
-        row of the second half serves a range of distances; ranges grow by a constant factor up to
-        `distance` (DeBERTa-v3: 256 buckets, distance 512).
+    buckets: rows for each side of the query, half for single distances, the others for growing
+        ranges up to `distance` (DeBERTa-v3: 256 buckets, distance 512).
     """
 
     def __init__(self, shape: StackShape, distance: int = 512, buckets: int | None = None) -> None:
@@ -368,16 +351,13 @@ class CoPE(LayerSites):
     The score is q_i·k_j/√D + q_i·e[p_ij]. e[p] is interpolated linearly between the vectors of the
     two whole numbers around p, and p is at most `npos_max - 1`. Masked keys are not counted.
 
-    Acts on scores; relative, but by the content between query and key, not by their distance:
-    it needs the order of the keys, not their position numbers. Costs a sum along the keys, a
-    product with npos_max rows and two look-ups per score; `npos_max * D` parameters per layer,
-    which start at 0. Accepts any length. Keys can be cached.
+    Acts on scores; relative, but by the content between query and key, not by their distance.
+    Costs a sum along the keys, a product with npos_max rows and two look-ups per score; `npos_max
+    * D` parameters per layer, which start at 0. Accepts any length. Keys can be cached.
 
-    The paper looks back only. `two_sided` is our extension to stacks that look both ways: for
-    a key at j after the query at i, the keys from i + 1 to j are counted, and e is another table.
-    The positions tell on which side of the query a key is.
-    Source: Golovneva et al. 2024, arXiv 2405.18719, section 4 and the code of its appendix: gates
-    and content are scaled by 1/√D, q·e[p] is not, and heads share the vectors.
+    `two_sided` is our extension to stacks that look both ways: for a key after the query, the keys
+    from i + 1 to j are counted, and e is another table.
+    Source: Golovneva et al. 2024, arXiv 2405.18719, section 4 and the code of its appendix.
     """
 
     def __init__(self, shape: StackShape, npos_max: int = 64, two_sided: bool = False) -> None:

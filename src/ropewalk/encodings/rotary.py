@@ -111,38 +111,28 @@ def check_head_dim(name: str, spec: RotarySpec, x: Tensor) -> None:
 class Rotary(LayerSites):
     """Rotate pairs of query and key dimensions by position times frequency.
 
-    At position m, pair i of the R rotated dimensions rotates by the angle m·f_i, with
-    f_i = theta^(-2i/R). So the score of a query at m and a key at n depends on m - n alone.
+    At position m, pair i of R rotated dimensions rotates by m·theta^(-2i/R) radians. So the score
+    of a query at m and a key at n depends on m - n alone.
 
-    Acts on queries and keys of every layer; relative. Costs one pass over q and k (and over v and
-    the output, if values rotate); cos and sin are computed once for all layers with the same
-    frequencies. No parameters unless learned. Accepts any position. Keys can be stored in the cache
-    after rotation. With `cross=True` (see `build_encoder_decoder`), it also acts in
-    cross-attention; the distance is then target position minus source position.
+    Acts on queries and keys of every layer; relative. Costs one pass over q and k (over v and the
+    output too, if values rotate); no parameters unless learned. Accepts any position. Keys can be
+    cached rotated.
     Source: Su et al. 2021, RoFormer, arXiv 2104.09864, eq. 14 to 16 and 34.
 
     theta: base of the frequencies.
-    rotary_dim: R; only the first R dimensions of each head rotate (GPT-J, GPT-NeoX). None: all.
-    pairing: which dimensions form a pair, `half` (i and i + R/2) or `interleaved` (2i, 2i + 1).
+    rotary_dim: R; only the first R dimensions of each head rotate. None: all.
+    pairing: of dimensions, `half` (i and i + R/2) or `interleaved` (2i and 2i + 1).
     reverse: rotate in the other direction (nanochat).
-    frequency: one frequency for all pairs, in radians per position, instead of theta^(-2i/R).
-    rule: name of a scaling rule in `ropewalk.scaling`, upper or lower case. The rule's fields are
-        further arguments: `rotary(rule=yarn, factor=4, original_length=256)`. p-RoPE, which rotates
-        the fraction p of pairs with the highest frequencies, is `rotary(rule=proportional,
+    frequency: one for all pairs, in radians per position.
+    rule: a scaling rule, with its fields: `rotary(rule=yarn, factor=4, original_length=256)`.
+        p-RoPE, which rotates only the fastest pairs, is `rotary(rule=proportional,
         fraction=0.75)`.
-    length: the number of tokens of the complete sequence, prompt and generated, required by rules
-        that depend on it (DynamicNTK, LongRoPE). Every pass uses this length, not the number of
-        tokens so far: otherwise early and late tokens would use different lengths. No cache could
-        then match a full recomputation, not even a cache of unrotated keys: these keys come from
-        hidden states that were computed with another length.
-    learned: train the frequencies; the other arguments define where they start. True: one set
-        for the stack; `layer`: one set per layer; `head`: one per key head of each layer (as in
-        RoPE-ViT, arXiv 2403.13298). Scores still depend on the distance alone.
-    values: True also rotates each value by the position n of its key, and rotates the output back
-        by the position m of its query. In total, a value is rotated by n - m, so the encoding stays
-        relative (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate the
-        output back; the output then depends on absolute positions (`rotary_value` of RoFormer in
-        transformers).
+    length: of the complete sequence, for rules that depend on it (DynamicNTK, LongRoPE).
+    learned: train the frequencies. True: one set for the stack; `layer`: one per layer; `head`:
+        one per key head (RoPE-ViT, arXiv 2403.13298).
+    values: True also rotates values by the key's position, and the output back by the query's
+        (VO-RoPE: J. Su 2025, kexue.fm/archives/10862). `absolute` does not rotate back (RoFormer's
+        `rotary_value` in transformers), so it is not relative.
     """
 
     def __init__(
@@ -286,26 +276,21 @@ class XPosSite(AttentionEncoding):
 class XPos(SharedSite):
     """Rotate as `rotary` does, and let scores decay with the distance, sooner in fast pairs.
 
-    Pair i of a query at m is rotated and multiplied by ζ_i^((m - center) / scale_base). Pair i of a
-    key at n is rotated and multiplied by ζ_i^((center - n) / scale_base), with
-    ζ_i = (2i + 0.4·R) / (1.4·R). In their score, pair i's part is thus multiplied by
-    ζ_i^((m - n) / scale_base).
+    Pair i's part of the score of a query at m and a key at n is multiplied by ζ_i^((m - n) /
+    scale_base), with ζ_i = (2i + 0.4·R) / (1.4·R).
 
-    Acts on queries and keys of every layer; relative. Costs as much as `rotary`; no parameters. The
-    center is fixed and no score depends on it, so keys can be cached rotated. Positions have a
-    limit: with scale_base=512 they may be up to 16,997 from the center in float32 and bfloat16, and
-    up to 1,133 in float16 (`XPosEmbedding`).
+    Acts on queries and keys of every layer; relative. Costs as much as `rotary`; no parameters.
+    Keys can be cached rotated. Positions have a limit: with scale_base=512, 16,997 from the center
+    in float32 and bfloat16, 1,133 in float16 (`XPosEmbedding`).
 
-    xPos is defined for causal attention only: for a key after the query, m - n < 0 and its factor
-    grows with the distance instead of decaying. So a stack that looks both ways (an encoder or
-    cross-attention) is refused unless `both_ways` is given.
+    For keys after the query, scores would grow with the distance. So a stack that looks both ways
+    is refused unless `both_ways` is given.
     Source: Sun et al. 2022, arXiv 2212.10554, section 3, algorithm 1; microsoft/torchscale.
 
     theta, rotary_dim, pairing: as in `rotary`.
     scale_base: the larger, the slower the decay.
-    center: set it to the middle of long contexts, which doubles the length that can be served.
-    both_ways: what to use in a stack that looks both ways. `rotary` rotates without scales; `xpos`
-        uses the formula unchanged, as torchscale also does in its encoders.
+    center: the middle of a long context doubles the length that can be served.
+    both_ways: `rotary` rotates without scales there; `xpos` keeps the formula, as torchscale does.
     """
 
     def __init__(

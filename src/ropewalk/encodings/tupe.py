@@ -60,31 +60,24 @@ class TupeSite(ScoreBias):
 class Tupe(SharedSite):
     """Add `p_i U_q · p_j U_k / sqrt(2 D)` to the scores: a separate score of positions.
 
-    p are trained vectors, normalized; U_q and U_k are projections, different for each head. Content
-    scores are also divided by `sqrt(2 D)`, so that the sum starts about as large as ordinary
-    scores, which are divided by `sqrt(D)`.
+    p are trained vectors, normalized; U_q and U_k are projections, different for each head.
+    Content scores are also divided by `sqrt(2 D)`, so that the sum starts as large as ordinary
+    scores.
 
     Acts on scores; absolute, and relative too with `relative`. Costs two projections of the
-    position vectors and, per head, one S × T product, once for all layers (in each layer if
-    scores are computed block by block, as for long sequences). Has
-    `(max_positions + 2 (1 + H D)) * width` parameters (`relative` adds 32 H, `reset` adds H),
-    shared by all layers of the stack. Refuses positions from `max_positions` on. Keys can be
+    position vectors and, per head, one S × T product, once for all layers (in each layer for long
+    sequences). Has `(max_positions + 2 (1 + H D)) * width` parameters (`relative` adds 32 H,
+    `reset` adds H), shared by all layers. Refuses positions from `max_positions` on. Keys can be
     cached.
 
-    The paper has only encoders, all with `reset` except those of an ablation. In ropewalk, causal
-    stacks use the same formulas. Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11 (RoFormer's
-    eq. 9). The authors' code (guolinke/TUPE, fairseq/modules/transformer_sentence_encoder.py) also
-    normalizes p, and its U_q and U_k have biases; here they have none. Nothing is lost without
-    them. p is normalized by a LayerNorm, which subtracts the mean of the columns. So before this
-    LayerNorm adds its own bias, all vectors p lie in a subspace with one dimension less. The bias
-    can have a part outside this subspace, and this part is the same at every position. Each
-    projection can map the part to any vector, which then acts as the projection's bias.
+    The paper has only encoders, all with `reset`; here, causal stacks use the same formulas. The
+    authors' U_q and U_k have biases; here the LayerNorm of p has one, which they project.
+    Source: Ke et al. 2020, arXiv 2006.15595, eq. 7 to 11; guolinke/TUPE,
+    fairseq/modules/transformer_sentence_encoder.py.
 
     relative: also add T5's 32 buckets (the paper's TUPE-R).
-    reset: replace the position scores of position 0, where the paper's encoders have [CLS]. For
-        the key at position 0, the position score is one trained number per head. The query at
-        position 0 has no position scores. (The paper adds one number to all scores of this
-        query; softmax cancels it.)
+    reset: position 0, the paper's [CLS], has one trained number per head instead of position
+        scores.
     """
 
     max_positions: int
