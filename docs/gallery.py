@@ -2,7 +2,7 @@
 
 It runs the page's code in order, from the folder of the repository. After each marker
 `<!-- picture: name -->`, the next block must set `picture`: this script saves it, light and dark,
-and writes it and its alternative text between the marker and `<!-- end -->`.
+and writes it with its alternative text between the marker and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,11 @@ def pictures(text: str) -> dict[str, Picture]:
 
 
 def page(text: str, drawn: dict[str, Picture]) -> str:
-    """Return the page with these pictures, each with its alternative text below it."""
+    """Return the page with these pictures and their alternative texts."""
 
     def marked(match: re.Match[str]) -> str:
         source, alt = f"pictures/gallery/{match[2]}", drawn[match[2]].alt
-        return f"""{match[1]}{picture_html(source, "svg", alt.partition(". ")[0], narrow=True)}
-
-{_as_markdown(alt)}
-{match[3]}"""
+        return f"{match[1]}{picture_html(source, 'svg', alt, narrow=True)}\n{match[3]}"
 
     return MARKED.sub(marked, text)
 
@@ -56,10 +53,6 @@ def files(drawn: dict[str, Picture]) -> dict[Path, bytes]:
         for stem, picture in drawn.items()
         for name, content in picture.both(stem, narrow=True).items()
     }
-
-
-def _as_markdown(text: str) -> str:
-    return re.sub(r"([*_|<>`])", r"\\\1", text)
 
 
 if __name__ == "__main__":
