@@ -2,14 +2,17 @@
 
 The numbers are those of benchmarks/results and results/frequency-usage; the faults are those of
 `ropewalk.tools`. A table is between `<!-- table: NAME -->` and `<!-- end -->`, and NAME is a
-function of this file.
+function of this file, or what a script of benchmarks prints.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ PAGES = (*(DOCS / f"{name}.md" for name in NAMES), DOCS.parent / "benchmarks" / 
 USAGE = DOCS.parent / "results" / "frequency-usage" / "README.md"
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+SCRIPTS = ("translation", "serving", "flex")  # of benchmarks; their tables are shown as printed
 LENGTHS = (512, 2048, 8192)  # of `cost`
 THETA, LARGE_THETA = 10_000, 500_000  # of `exactness`
 
@@ -90,6 +94,60 @@ def rotation() -> str:
     return as_table(columns, lines)
 
 
+def rotation_targets() -> str:
+    """Return the targets of `rotation`, and what was measured, in float32 and bfloat16."""
+    times = [{r["name"]: r["seconds"] for r in t["rows"]} for t in _results("rotation")["tables"]]
+    own = [rows["ropewalk"] for rows in times]
+    copying = [f"{own[i] / next(iter(times[i].values())):.2f}" for i in range(4)]
+    other = [times[i % 2 if i < 4 else i]["transformers"] for i in range(8)]  # never in place
+    faster = [f"{theirs / ours:.1f}" for theirs, ours in zip(other, own, strict=False)]
+    lines = {
+        "prefill in place: at most 1.2 of copying": copying[2:],
+        "prefill into new memory: at most 1.3 of `clone`": copying[:2],
+        "prefill in place: 15 and 25 times as fast as transformers into new memory": faster[2:4],
+        "prefill into new memory: 4 times as fast as transformers": faster[:2],
+        "training, forward and backward: 8 and 4 times as fast": faster[4:6],
+        "decode at batch 1, tables included: 4 times as fast": faster[6:],
+        "decode at batch 1, tables included: at most 12 µs": [_time(each) for each in own[6:8]],
+    }
+    return as_table(["target", "float32", "bfloat16"], [[t, *found] for t, found in lines.items()])
+
+
+def instruction_sets() -> str:
+    """Return the time of rotation by instruction set, as multiples of copying with AVX2."""
+    ranges = [
+        [each["dtype"], *(f"{min(n):.2f} to {max(n):.2f}" for n in each["of_copy"].values())]
+        for each in _results("rotation-sets")["dtypes"]
+    ]
+    return as_table(["× copying", "AVX2", "AVX-512"], ranges)
+
+
+def serving_targets() -> str:
+    """Return how ropewalk's translation compares with the targets, greedily and with a beam."""
+    lines: dict[str, list[str]] = {}
+    for name in ("serving", "serving-avx2"):
+        for search, start in (("greedy", 0), ("beam 4", 4)):
+            ours, one, per_core, generate = _results(name)["rows"][start : start + 4]
+            found = (generate["seconds"] / ours["seconds"], max(one["ratio"], per_core["ratio"]))
+            goals = ("at least 3 times the speed of `generate`", "CTranslate2 at most × 1.5")
+            for goal, number, kept in zip(
+                goals, found, (found[0] >= 3, found[1] <= 1.5), strict=True
+            ):
+                verdict = f"{number:.2f}: {'reached' if kept else 'missed'}"
+                lines.setdefault(f"{search}: {goal}", []).append(verdict)
+    return as_table(
+        ["target", "AVX-512", "AVX2"], [[goal, *found] for goal, found in lines.items()]
+    )
+
+
+def far_scores() -> str:
+    """Return the errors of tables, vectors and scores just below the farthest position."""
+    rows = [r for r in _results("exactness")["rows"] if (r["theta"], r["end"]) == (THETA, 10**7)]
+    kinds = ("worst", "rms", "output", "score")
+    lines = [[row["name"], *(f"{row[kind]:.1e}" for kind in kinds)] for row in rows]
+    return as_table(["below 10,000,000, theta 10,000", *kinds], lines)
+
+
 def cost() -> str:
     """Return what encodings cost, as multiples of no encoding, and their memory."""
     results = _results("cost")
@@ -115,21 +173,6 @@ def measured_costs() -> dict[str, list[str]]:
     }
 
 
-def usage_norms() -> str:
-    """Return the shares of the squared norm that pairs of a small model have."""
-    return _below("Squared norm by wavelength")
-
-
-def usage_heads() -> str:
-    """Return what distance explains of each head's scores."""
-    return _below("Heads")
-
-
-def usage_cost() -> str:
-    """Return what p-RoPE costs without training."""
-    return _below("p-RoPE without training")
-
-
 def _below(title: str) -> str:
     """Return the table below a title in the results on frequency usage."""
     section = USAGE.read_text(encoding="utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
@@ -138,22 +181,33 @@ def _below(title: str) -> str:
 
 def written(page: Path) -> str:
     """Return the text of a page with its tables written again."""
-    makers: dict[str, Callable[[], str]] = {
-        make.__name__: make
-        for make in (
-            exactness,
-            far,
-            scores,
-            rotation,
-            cost,
-            faults,
-            usage_norms,
-            usage_heads,
-            usage_cost,
-        )
+    models, peers = (_results(name)["models"] for name in ("training", "training-peers"))
+    others: dict[str, Callable[[], str]] = {
+        "usage_norms": partial(_below, "Squared norm by wavelength"),
+        "usage_heads": partial(_below, "Heads"),
+        "usage_cost": partial(_below, "p-RoPE without training"),
+        "training": partial(_printed, "training", "base", models["base"]),
+        "training_peers": partial(_printed, "training_peers", "cpu", peers["cpu"]["rows"]),
+        **{name: partial(_printed, name, _results(name)) for name in SCRIPTS},
     }
-    text = page.read_text(encoding="utf-8")
-    return BLOCK.sub(lambda found: f"{found[1]}{makers[found[2]]()}{found[3]}", text)
+
+    def table(found: re.Match[str]) -> str:
+        make = others.get(found[2]) or globals()[found[2]]
+        return f"{found[1]}{make()}{found[3]}"
+
+    return BLOCK.sub(table, page.read_text(encoding="utf-8"))
+
+
+def _printed(script: str, *given: Any) -> str:
+    """Return the first table that a script of benchmarks prints for these results."""
+    sys.path.insert(0, str(RESULTS.parent))
+    sys.modules.pop("common", None)  # studies have a module of this name too
+    try:
+        shown = importlib.import_module(script).shown(*given)
+    finally:
+        sys.path.remove(str(RESULTS.parent))
+        sys.modules.pop("common", None)
+    return re.sub(r" +", " ", shown.partition("\n\n")[0]) + "\n"
 
 
 def _results(name: str) -> Any:

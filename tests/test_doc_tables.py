@@ -105,3 +105,18 @@ def test_what_the_page_says_of_frequency_usage_is_in_the_results():
         each_head = [sum(h[i] ** 2 for i in slow) / sum(n**2 for n in h) for h in of]
         shares.append(round(100 * sum(each_head) / len(each_head)))
     assert f"have {min(shares)} to {max(shares)} % of the squared norm of q" in page
+
+
+def test_sentences_of_the_page_of_benchmarks_are_those_of_the_results():
+    page = " ".join((ROOT / "benchmarks" / "README.md").read_text("utf-8").split())
+    claims = TABLES["_results"]("exactness")["claims"]
+    phrases = [
+        f"- {c['claim']}: {c['measured']:.2g} (claimed: at most {c['limit']:g})" for c in claims
+    ]
+    models = TABLES["_results"]("training")["models"].values()
+    reached = [[f"{each['reached']:.2f}" for each in m["targets"].values()] for m in models]
+    phrases.append(f"base {' and '.join(reached[0])}, small {' and '.join(reached[1])}.")
+    moves = [sorted(row["work_ms"]) for row in TABLES["_results"]("dragging")["rows"]]
+    late = max(each[int(0.95 * (len(each) - 1))] for each in moves)
+    phrases += [f"slowest needs {late:.1f} ms", f"{max(map(max, moves)):.0f} ms. All sliders"]
+    assert [phrase for phrase in phrases if phrase not in page] == []
