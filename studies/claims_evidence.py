@@ -18,8 +18,8 @@ from ropewalk.lab.report.formats import (
     format_p_value,
     format_threshold,
     is_possible,
+    least_shown,
 )
-from ropewalk.lab.report.tables import least_shown
 from ropewalk.lab.report.verdicts import tests_against
 from ropewalk.lab.results import EncodingResults, Results, Verdict, read_results
 from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN

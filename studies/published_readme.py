@@ -196,7 +196,7 @@ def table_as_markdown(table: Table) -> str:
     """Return a table in Markdown, with all columns but the first aligned to the right."""
 
     def written(cell: TableCell) -> str:
-        notes = escape_markdown(" · ".join(cell.notes))
+        notes = escape_markdown(" · ".join((*cell.notes, *filter(None, [cell.beside]))))
         return escape_markdown(cell.text) + (f"<br><sub>{notes}</sub>" if notes else "")
 
     rows = [[written(cell) for cell in row] for row in table.cells()]

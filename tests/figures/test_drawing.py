@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
-from ropewalk.figures.drawing import COLORS, DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, style
+from ropewalk.figures.drawing import COLORS, DARK, DARK_COLORS, DARK_PAGE, LIGHT, LIGHT_PAGE, style
 
 
 def test_colors_can_be_seen_and_told_apart():
     for color in COLORS:
         assert min(_contrast(color, LIGHT_PAGE), _contrast(color, DARK_PAGE)) >= 3
-    for one, other in combinations(COLORS, 2):
+    for color in DARK_COLORS:
+        assert min(_contrast(color, DARK.page), _contrast(color, DARK.wash)) >= 4.5
+    for one, other in (*combinations(COLORS, 2), *combinations(DARK_COLORS, 2)):
         for name, matrix in _SEEN_AS.items():
             assert _distance(one, other, matrix) > 12, (one, other, name)
     looks = [style(place) for place in range(35)]

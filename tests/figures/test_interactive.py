@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropewalk.figures import interactive
-from ropewalk.figures.drawing import DARK, LIGHT, style
+from ropewalk.figures.drawing import COLORS, DARK, DARK_COLORS, LIGHT, style
 from ropewalk.figures.interactive import scheme_css, script_json
 from ropewalk.figures.picture import picture_html
 from ropewalk.figures.plot_data import Curve, Outcome
@@ -57,9 +57,10 @@ def test_json_in_a_script_can_not_end_it(value):
 
 def test_the_colors_of_both_schemes_are_in_the_css():
     light, dark = scheme_css().split("@media (prefers-color-scheme: dark)")
-    for css, scheme in ((light, LIGHT), (dark, DARK)):
+    for css, scheme, marks in ((light, LIGHT, COLORS), (dark, DARK, DARK_COLORS)):
         assert dict(re.findall(r"--(\w+): ([^;]+);", css)) == {
-            name: color for name, color in vars(scheme).items() if name != "widest"
+            **{name: color for name, color in vars(scheme).items() if name != "widest"},
+            **{f"mark{place}": color for place, color in enumerate(marks)},
         }
 
 

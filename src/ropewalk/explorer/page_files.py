@@ -6,7 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from ropewalk.figures.drawing import COLORS, DARK, LIGHT, Scheme
+from ropewalk.figures.drawing import COLORS
+from ropewalk.figures.interactive import scheme_css
 from ropewalk.files import complete_folder, shown_path
 
 #: What the page may load: its own files. Inline scripts and other hosts are refused, on any host.
@@ -39,17 +40,9 @@ def page_files(*, served: bool = True) -> dict[str, bytes]:
 
 def palette_css() -> str:
     """Return the colors of both schemes as CSS, the same that figures have."""
-    lines = "".join(f".color{i}{{stroke:{color}}}" for i, color in enumerate(COLORS))
-    fills = "".join(f".fill{i}{{fill:{color}}}" for i, color in enumerate(COLORS))
-    return (
-        f":root{{color-scheme:light dark;{_variables(LIGHT)}}}\n"
-        f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}\n{lines}\n{fills}\n"
-    )
-
-
-def _variables(scheme: Scheme) -> str:
-    names = ("page", "ink", "quiet", "faint", "above", "below")
-    return ";".join(f"--{name}:{getattr(scheme, name)}" for name in names)
+    lines = "".join(f".color{i}{{stroke:var(--mark{i})}}" for i in range(len(COLORS)))
+    fills = "".join(f".fill{i}{{fill:var(--mark{i})}}" for i in range(len(COLORS)))
+    return f":root{{color-scheme:light dark}}\n{scheme_css()}{lines}\n{fills}\n"
 
 
 def export(target: Path) -> int:

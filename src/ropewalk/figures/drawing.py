@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # least 3 : 1 (WCAG 2.2, 1.4.11) on the light page and the dark one; color-blind readers see all
 # five as different.
 COLORS = ("#0072B2", "#D55E00", "#00936B", "#9673E8", "#D90041")
+# On dark pages in a browser: the same hues with at least 4.5 : 1, in the same order.
+DARK_COLORS = ("#258FFA", "#FA5F10", "#1FE58D", "#DDBBFA", "#DE7F95")
 LIGHT_PAGE, DARK_PAGE = "#ffffff", "#14171b"
 
 

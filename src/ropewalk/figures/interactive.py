@@ -14,7 +14,7 @@ from html import escape
 from string import Template
 from typing import Any
 
-from ropewalk.figures.drawing import DARK, LIGHT, Scheme, Style, style
+from ropewalk.figures.drawing import COLORS, DARK, DARK_COLORS, LIGHT, Scheme, Style, style
 from ropewalk.figures.plot_data import (
     Curve,
     Outcome,
@@ -63,13 +63,18 @@ def html_page(title: str, body: str, *, css: str, scripts: Sequence[str], data: 
 
 
 def scheme_css() -> str:
-    """Return CSS with the colors of the reader's scheme as `--page`, `--ink`, … (see `Scheme`)."""
+    """Return CSS with the colors of the reader's scheme.
 
-    def root(scheme: Scheme) -> str:
+    They are `--page`, `--ink`, … (see `Scheme`), and `--mark0`, … for the encodings, in order.
+    """
+
+    def root(scheme: Scheme, marks: Sequence[str]) -> str:
         colors = {name: value for name, value in asdict(scheme).items() if isinstance(value, str)}
+        colors |= {f"mark{place}": color for place, color in enumerate(marks)}
         return f":root {{ {' '.join(f'--{name}: {color};' for name, color in colors.items())} }}\n"
 
-    return f"{root(LIGHT)}@media (prefers-color-scheme: dark) {{\n{root(DARK)}}}\n"
+    dark = root(DARK, DARK_COLORS)
+    return f"{root(LIGHT, COLORS)}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
 
 
 def script_json(value: Any) -> str:
@@ -99,7 +104,7 @@ def loss_curves(curves: Mapping[str, Sequence[Curve]], x_title: str, unit: str =
     data: list[Spec] = []
     for place, (name, seeds) in enumerate(curves.items()):
         look = style(place)
-        thin = {"opacity": 0.45, "line": {"color": look.color, "width": 1}}
+        thin = {"line": {"color": look.color, "width": 0.7}}
         data += [_line(name, curve, look, unit, f"seed {curve.seed}") | thin for curve in seeds]
         data += [_end(name, curve, look, unit) for curve in seeds if curve.diverged and curve.x]
         mean = mean_curve(seeds)
@@ -204,8 +209,8 @@ def _dots(
     name: str, dots: Iterable[tuple[float, float]], look: Style, hover: str, size: int = 5
 ) -> Spec:
     xs, ys = zip(*dots, strict=True) if (dots := list(dots)) else ((), ())
-    marker = {"color": look.color, "symbol": look.symbol, "size": size}
-    return _trace(name, "markers", list(xs), list(ys), marker, hover, opacity=0.55)
+    marker = {"color": look.color, "symbol": f"{look.symbol}-open", "size": size}
+    return _trace(name, "markers", list(xs), list(ys), marker, hover)
 
 
 def _point(name: str, x: float, y: float, marker: Spec, hover: str) -> Spec:

@@ -14,6 +14,7 @@ import pytest
 from chromium import PATIENCE, chromium
 from synthetic_run import attention, results, write_run
 
+from ropewalk.figures.drawing import COLORS, DARK_COLORS
 from ropewalk.lab.config import slug
 from ropewalk.lab.report import write_report
 
@@ -166,6 +167,9 @@ def test_phone(visit, scheme):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
     )
+    marks = COLORS if scheme == "light" else DARK_COLORS
+    drawn = "[...document.querySelectorAll('.plot')].flatMap(p => p.data.map(t => t.marker.color))"
+    assert set(filter(None, page.evaluate(drawn))) == set(marks[:3])
     # Tables stay within the page, so no number is hidden behind a sideways scroll.
     for cells in ("thead + tbody td", "tbody th"):
         boxes = page.locator(f".scroll {cells}").evaluate_all(
@@ -182,6 +186,17 @@ def test_phone(visit, scheme):
         assert within(page)
     page.touchscreen.tap(5, 5)
     assert page.locator("#tip").is_hidden()
+
+
+def test_a_table_that_is_cut_has_a_shadow_and_a_note_is_in_one_column(visit):
+    """The shadow stays at the edge; its cover moves with the columns, so it hides at the end."""
+    page = visit({"width": 768, "height": 900})
+    table = page.locator("#results .scroll >> nth=0")
+    assert table.evaluate("e => e.scrollWidth > e.clientWidth")
+    assert table.evaluate("e => getComputedStyle(e).backgroundAttachment") == "local, scroll"
+    assert page.locator(".note.long >> nth=0").evaluate("e => getComputedStyle(e).columnCount") == (
+        "auto"
+    )
 
 
 def test_every_figure_and_control_has_a_name(visit):

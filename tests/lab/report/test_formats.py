@@ -73,16 +73,16 @@ def test_an_end_of_an_interval_is_not_written_as_0(low, digits):
 
 def test_a_table_says_the_same_in_markdown_html_and_a_terminal():
     """Fails if markup in a name is taken for the table's own, or a note is lost."""
-    cell = TableCell("1 < 2", ("one", "two"))
+    cell = TableCell("1 < 2", ("one", "two"), beside="±3")
     table = Table(["encoding", "a_b"], [["x|y", cell], ["<i>", "–"]])
     assert table_as_markdown(table).splitlines() == [
         "| encoding | a_b |",
         "| --- | --: |",
-        r"| x\|y | 1 &lt; 2<br><sub>one · two</sub> |",
+        r"| x\|y | 1 &lt; 2<br><sub>one · two · ±3</sub> |",
         "| &lt;i&gt; | – |",
     ]
     page = Page(table.html("a <caption>", {"x|y": "<svg></svg>x|y"}))
-    assert page.text == "encodinga_bx|y1 < 2one two<i>–"
+    assert page.text == "encodinga_bx|y1 < 2 ±3one two<i>–"
     assert ("svg" in page.tags, "i" in page.tags) == (True, False)
     console = Console(file=io.StringIO(), width=80)
     console.print(table.rich("a title"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import io
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from synthetic_run import AWKWARD, attention, examples, results, typed
 
 import ropewalk
@@ -23,8 +25,10 @@ from ropewalk.figures.drawing import LIGHT
 from ropewalk.figures.interactive import scheme_css
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.report.page import mark_differences, pack_weights, report
-from ropewalk.lab.report.tables import interval_note, legend
+from ropewalk.lab.report.tables import interval_note, legend, main_table
+from ropewalk.lab.report.terminal import print_table
 from ropewalk.lab.results import AttentionMaps, Examples
+from ropewalk.lab.tasks.translation import spread_out
 
 WORDS = st.lists(st.text("aäB<&>", min_size=1, max_size=4), max_size=8).map(" ".join)
 SOURCE = Path(ropewalk.__file__).parent
@@ -163,6 +167,50 @@ def test_what_was_not_tested_has_no_plot(facts):
 def test_the_first_is_called_the_baseline(page, facts):
     assert f"relative to the baseline, {facts['encodings'][0]['name']}" in page.text
     assert "the first encoding" not in page.text
+
+
+def test_the_terminal_prints_the_differences_of_the_page(facts):
+    """Fails if one of them rounds otherwise: 3.41 there and 3.5 here."""
+    read = typed(facts)
+    console = Console(file=io.StringIO(), width=200)
+    print_table(console, read)
+    printed = console.file.getvalue()
+    for row in main_table(read).cells()[1:]:
+        name, score, _, difference, interval, p, verdict = row[:7]
+        (line,) = (x for x in printed.splitlines() if x.startswith(f"`{name.text}` on `test`"))
+        assert f": {difference.text} BLEU against" in line
+        assert f"interval {interval.text}, p (Holm) {p.text}: {verdict.text}" in line
+        assert verdict.beside.removeprefix("±") in line
+        assert re.search(rf"^ ?{re.escape(name.text)} +{score.text} ", printed, re.MULTILINE)
+
+
+def test_sentences_are_counted_above_the_examples(page, facts):
+    first, *others = facts["encodings"]
+    base = first["cells"][0]["scores"]["test"]["sentence_bleu"]
+    for row in others:
+        gains = [
+            here - there
+            for here, there in zip(
+                row["cells"][0]["scores"]["test"]["sentence_bleu"], base, strict=True
+            )
+        ]
+        better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+        assert (
+            f"{row['name']} is better than {first['name']} in {better} of {len(base)} sentences, "
+            f"worse in {worse} and equal in {len(base) - better - worse} "
+        ) in page.text
+
+
+@given(st.integers(1, 300))
+def test_examples_show_the_spread(count):
+    """The first five are the ends and the quartiles, and no sentence is shown twice."""
+    order = list(range(count))[::-1]
+    chosen = spread_out(order)
+    assert len(set(chosen)) == len(chosen) == min(count, 20)
+    if count > 5:
+        assert chosen[0] == order[0]
+        assert chosen[4] == order[-1]
+        assert abs(chosen[2] - (count - 1) / 2) <= 0.5
 
 
 def test_a_long_sentence_is_cut_behind_a_word_in_the_menu(facts):

@@ -11,6 +11,7 @@ from ropewalk.encodings.biases import bucket_borders
 from ropewalk.encodings.parsing import name_of, read_call
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.report.formats import (
+    NO_SCORE,
     bin_label,
     code,
     code_list,
@@ -18,14 +19,14 @@ from ropewalk.lab.report.formats import (
     format_count,
     format_list,
     format_number,
-    format_p_value,
     format_score,
-    format_threshold,
     is_possible,
     is_score,
     language_name,
+    least_shown,
+    tested_difference,
 )
-from ropewalk.lab.report.tables import NO_SCORE, brevity_penalty, least_shown
+from ropewalk.lab.report.tables import brevity_penalty
 from ropewalk.lab.results import EncodingResults, Results, TranslationCorpus
 from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
 
@@ -182,21 +183,17 @@ def _comparison(results: Results, row: EncodingResults, split: str) -> str:
     scores += f"{metric.name}, {seeds_text((first, row))}{_diverged_note((first, row))}"
     if versus is None:
         return f"{on}, {name} was not tested against {base} ({scores})."
-    digits = digits_of_difference(versus, tested)
-    difference, low, high = (
-        format_number(value, digits, signed=True)
-        for value in (versus.difference, versus.low, versus.high)
-    )
-    p = format_p_value(versus.p_holm)
+    told = tested_difference(versus, tested)
     numbers = (
-        f"{scores}; difference{'' if tested == metric else f' in {tested.name}'} {difference}, "
-        f"95 % interval {low} to {high}, p{' (Holm)' * (len(results.encodings) > 2)} "
-        f"{p if p.startswith('<') else f'= {p}'}"
+        f"{scores}; difference{'' if tested == metric else f' in {tested.name}'} "
+        f"{told.difference}, 95 % interval {told.low} to {told.high}, "
+        f"p{' (Holm)' * (len(results.encodings) > 2)} "
+        f"{told.p if told.p.startswith('<') else f'= {told.p}'}"
     )
     if versus.verdict != NOT_SHOWN:
         return f"{on}, {name} is {versus.verdict} than {base} ({numbers})."
     if (least := least_shown(versus)) is not None:
-        limit = format_threshold(least, digits)
+        limit = told.threshold
         score = first.summary[split].spread(tested.key).mean
         assert score is not None  # both have scores of all seeds
         if not is_possible(least, tested):
@@ -273,6 +270,28 @@ def _metrics_not_ahead(results: Results, row: EncodingResults) -> str:
     text += "".join(f", {relation.split()[0]} in {count}" for relation, count in others)
     listed = worse and len(worse) < len(gains)
     return f"{text} ({format_list(worse)})." if listed else f"{text}."
+
+
+def sentence_counts(results: Results, split: str) -> list[str]:
+    """Count the sentences that each encoding's first seed translates better than the first one's.
+
+    Empty for tasks without sentence BLEU.
+    """
+    first, *others = results.encodings
+    base = first.cells[0].scores[split].sentence_bleu
+    sentences = []
+    for row in others:
+        scores = row.cells[0].scores[split].sentence_bleu
+        if not base or not scores:
+            continue
+        better = sum(here > there for here, there in zip(scores, base, strict=True))
+        worse = sum(here < there for here, there in zip(scores, base, strict=True))
+        sentences.append(
+            f"{code(row.name)} is better than {code(first.name)} in {better:,} of {len(base):,} "
+            f"sentences, worse in {worse:,} and equal in {len(base) - better - worse:,} (sentence "
+            f"BLEU on {code(split)}, seed {row.cells[0].seed})."
+        )
+    return sentences
 
 
 def _bin_mean(row: EncodingResults, split: str, place: int) -> float | None:

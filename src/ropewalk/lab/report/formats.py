@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from html import escape
 from math import inf, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.lab.results import LengthBin, MetricFacts, Verdict
+from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 MINUS = "−"
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "cs": "Czech", "es": "Spanish"}
 MOST_DIGITS = 6  # of a difference
+#: Stands for a threshold that no pair of scores can exceed.
+NO_SCORE = "no score would count"
 
 
 def format_number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
@@ -125,12 +128,50 @@ def digits_of_difference(versus: Verdict, metric: MetricFacts) -> int:
     return digits + (near and digits < MOST_DIGITS)
 
 
+def least_shown(versus: Verdict) -> float | None:
+    """Return the threshold: a larger observed difference counts as better or worse.
+
+    None if a difference was shown, or if the threshold is 0, because each item has the same score
+    in both.
+    """
+    return versus.detectable or None if versus.verdict == NOT_SHOWN else None
+
+
+class TestedDifference(NamedTuple):
+    """A difference and its test as text, with the same digits on the page and in the terminal."""
+
+    difference: str
+    low: str
+    high: str
+    p: str
+    threshold: str  # of `least_shown`; empty without one
+
+
+def tested_difference(versus: Verdict, metric: MetricFacts) -> TestedDifference:
+    """Return a difference, its interval, its p (Holm) and its threshold as text."""
+    digits = digits_of_difference(versus, metric)
+    difference, low, high = (
+        format_number(value, digits, signed=True)
+        for value in (versus.difference, versus.low, versus.high)
+    )
+    least = least_shown(versus)
+    limit = "" if least is None else NO_SCORE
+    if least is not None and is_possible(least, metric):
+        limit = format_threshold(least, digits)
+    return TestedDifference(difference, low, high, format_p_value(versus.p_holm), limit)
+
+
 @dataclass(frozen=True)
 class TableCell:
-    """The text of a cell; `notes` are in small letters below it, such as the text of each seed."""
+    """The text of a cell, with details in small letters.
+
+    notes: below it, such as the text of each seed.
+    beside: in the same line.
+    """
 
     text: str
     notes: tuple[str, ...] = ()
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,6 +208,7 @@ class Table:
                 notes = " ".join(f"<span>{escape(note)}</span>" for note in cell.notes)
                 detail = f'<span class="seeds">{notes}</span>' if notes else ""
                 text = escape(cell.text) if label is None else label
+                text += f" <small>{escape(cell.beside)}</small>" if cell.beside else ""
                 if i == 0:
                     body += f'<th scope="row" role="rowheader">{text}{detail}</th>'
                 else:

@@ -17,9 +17,15 @@ function dressed(layout) {
   return full;
 }
 
+/* Traces have the light page's colors; each is replaced by that of the same place on this page. */
+function marked(traces) {
+  const replaced = data.marks.reduce((text, light, i) => text.replaceAll(light, color(`--mark${i}`)), JSON.stringify(traces));
+  return JSON.parse(replaced);
+}
+
 function draw(place) {
   const spec = place.dataset.figure.split(".").reduce((held, key) => held[key], data.figures);
-  Plotly.react(place, spec.data, dressed(spec.layout), { displayModeBar: false, responsive: true });
+  Plotly.react(place, marked(spec.data), dressed(spec.layout), { displayModeBar: false, responsive: true });
 }
 
 const plots = [...document.querySelectorAll(".plot")];

@@ -16,7 +16,7 @@ from string import Template
 from textwrap import shorten
 
 from ropewalk.figures import interactive
-from ropewalk.figures.drawing import style
+from ropewalk.figures.drawing import COLORS, style
 from ropewalk.figures.interactive import html_page, scheme_css
 from ropewalk.files import Facts, write_bytes
 from ropewalk.lab.report import findings, provenance, tables
@@ -68,7 +68,8 @@ def encoding_label(results: Results, name: str) -> str:
     names = [row.name for row in results.encodings]
     look = style(names.index(name))
     return (
-        f'<svg class="key" viewBox="0 0 12 12" fill="{look.color}" aria-hidden="true">'
+        f'<svg class="key" viewBox="0 0 12 12" fill="var(--mark{COLORS.index(look.color)})" '
+        'aria-hidden="true">'
         f"{_SHAPES[look.symbol]}</svg>{escape(name)}"
     )
 
@@ -85,8 +86,10 @@ def section_examples(results: Results, examples: Examples) -> str:
     more = (
         f"<details><summary>{len(sentences) - OPEN} more</summary>{rest}</details>" if rest else ""
     )
+    counts = findings.sentence_counts(results, examples.split)
+    counted = "".join(f"<li>{code_as_html(sentence)}</li>" for sentence in counts)
     note = (
-        f"Selection rule: {escape(examples.rule)}. A word is <mark>highlighted</mark> if the "
+        f"Selection rule: {code_as_html(examples.rule)}. A word is <mark>highlighted</mark> if the "
         f"reference has another word at that place; {_GAP} stands for words of the reference that "
         "are missing."
     )
@@ -95,7 +98,8 @@ def section_examples(results: Results, examples: Examples) -> str:
             " A different wording can be an equally good translation. The small number is the "
             "sentence's BLEU."
         )
-    return f'<p class="note">{note}</p>{"".join(sentences[:OPEN])}{more}'
+    above = f'<ul class="findings">{counted}</ul>' if counts else ""
+    return f'{above}<p class="note">{note}</p>{"".join(sentences[:OPEN])}{more}'
 
 
 def section_attention(results: Results, attention: AttentionMaps, shown: int) -> str:
@@ -313,7 +317,11 @@ def _page(results: Results, examples: Examples, attention: AttentionMaps, shown:
         body.strip(),
         css=scheme_css() + _asset("page.css"),
         scripts=[_asset("plotly-basic.min.js"), _asset("page.js")],
-        data={"figures": _figures(results), "attention": _attention(attention, shown)},
+        data={
+            "figures": _figures(results),
+            "attention": _attention(attention, shown),
+            "marks": COLORS,
+        },
     )
 
 

@@ -8,21 +8,21 @@ from typing import Any
 from ropewalk.lab.config import TRAINING_FIELDS, described
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import (
+    NO_SCORE,
     Table,
     TableCell,
     bin_label,
     code,
     code_list,
     column_title,
-    digits_of_difference,
     format_count,
     format_duration,
     format_list,
     format_number,
-    format_p_value,
-    format_threshold,
     is_possible,
     is_score,
+    least_shown,
+    tested_difference,
 )
 from ropewalk.lab.results import (
     EncodingResults,
@@ -38,8 +38,6 @@ from ropewalk.lab.scoring.significance import NOT_SHOWN
 from ropewalk.lab.tasks import CLASSES
 
 BUILT_IN = "phrases"  # the corpus whose split "long" has longer sentences than training
-#: Stands for a threshold that no pair of scores can exceed.
-NO_SCORE = "no score would count"
 _COMPARED = ("95 % interval", "p (Holm)", "verdict")
 
 
@@ -168,15 +166,6 @@ def format_memory(size: float | None) -> str:
     return format_number(None if size is None else size / 2**20, 0)
 
 
-def least_shown(versus: Verdict) -> float | None:
-    """Return the threshold: a larger observed difference counts as better or worse.
-
-    None if a difference was shown, or if the threshold is 0, because each item has the same score
-    in both.
-    """
-    return versus.detectable or None if versus.verdict == NOT_SHOWN else None
-
-
 def _name(row: EncodingResults) -> TableCell:
     return _seeds_cell(row.name, (f"seed {cell.seed}" for cell in row.cells))
 
@@ -228,17 +217,10 @@ def _comparison_columns(results: Results) -> list[str]:
 def _versus_cells(results: Results, versus: Verdict | None) -> list[TableCell | str]:
     if versus is None:
         return ["–", "–", "–", "not tested"]
-    digits = digits_of_difference(versus, results.tested)
-    difference, low, high = (
-        format_number(value, digits, signed=True)
-        for value in (versus.difference, versus.low, versus.high)
-    )
-    limit: tuple[str, ...] = ()
-    if (least := least_shown(versus)) is not None:
-        possible = is_possible(least, results.tested)
-        limit = (f"±{format_threshold(least, digits)}" if possible else NO_SCORE,)
-    p = format_p_value(versus.p_holm)
-    return [difference, f"{low} to {high}", p, TableCell(versus.verdict, limit)]
+    told = tested_difference(versus, results.tested)
+    sign = "±" if told.threshold not in ("", NO_SCORE) else ""
+    verdict = TableCell(versus.verdict, beside=f"{sign}{told.threshold}")
+    return [told.difference, f"{told.low} to {told.high}", told.p, verdict]
 
 
 def legend(results: Results) -> str:

@@ -8,21 +8,14 @@ from rich.console import Console
 
 from ropewalk.lab.report.findings import without_result
 from ropewalk.lab.report.formats import (
+    NO_SCORE,
     Table,
     code,
     column_title,
     format_number,
-    format_p_value,
-    format_threshold,
-    is_possible,
+    tested_difference,
 )
-from ropewalk.lab.report.tables import (
-    NO_SCORE,
-    format_memory,
-    interval_note,
-    least_shown,
-    trials_tables,
-)
+from ropewalk.lab.report.tables import format_memory, interval_note, trials_tables
 from ropewalk.lab.results import EncodingResults, MetricFacts, Results, Verdict
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
@@ -101,32 +94,29 @@ def _print_scores(console: Console, results: Results) -> None:
         for cell, value in zip(row.cells, values, strict=True):
             text = "none" if value is None else format_number(value, first.digits)
             seeds.append("diverged" if cell.status == "diverged" else text)
-        scores = [_score(row, split, metric, 1) for split, metric in places]
+        scores = [_score(row, split, metric) for split, metric in places]
         of_seeds = [" ".join(seeds)] * several
-        lines.append([row.name, _score(row, head, first, 1), *of_seeds, *scores])
+        lines.append([row.name, _score(row, head, first), *of_seeds, *scores])
     console.print(Table(columns, lines).rich(title))
 
 
 def _comparison(results: Results, name: str, split: str, other: str, versus: Verdict) -> str:
-    tested = results.tested
     verdict: str = versus.verdict
-    digits = tested.digits + 1
+    told = tested_difference(versus, results.tested)
     if verdict != NOT_SHOWN:
         verdict = f"{verdict} than {code(other)}"
-    elif (least := least_shown(versus)) is not None:
-        limit = format_threshold(least, digits)
-        counts = f"a difference above {limit} counts as better or worse"
-        verdict += f" ({counts if is_possible(least, tested) else NO_SCORE})"
+    elif told.threshold:
+        counts = f"a difference above {told.threshold} counts as better or worse"
+        verdict += f" ({NO_SCORE if told.threshold == NO_SCORE else counts})"
     return (
-        f"{code(name)} on {code(split)}: {versus.difference:+.{digits}f} {tested.name} "
-        f"against {code(other)}, 95% interval {versus.low:+.{digits}f} to "
-        f"{versus.high:+.{digits}f}, p (Holm) {format_p_value(versus.p_holm)}: {verdict}"
+        f"{code(name)} on {code(split)}: {told.difference} {results.tested.name} against "
+        f"{code(other)}, 95% interval {told.low} to {told.high}, p (Holm) {told.p}: {verdict}"
     )
 
 
-def _score(row: EncodingResults, split: str, metric: MetricFacts, more: int = 0) -> str:
+def _score(row: EncodingResults, split: str, metric: MetricFacts) -> str:
     summary = row.summary[split]
     spread = summary.spread(metric.key)
     if all(value is None for value in spread.values) and summary.no_result is not None:
         return "no result"
-    return format_number(spread.mean, metric.digits + more)
+    return format_number(spread.mean, metric.digits)

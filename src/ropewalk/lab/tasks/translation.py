@@ -41,7 +41,6 @@ from ropewalk.lab.results import (
     Results,
 )
 from ropewalk.lab.scoring import bleu
-from ropewalk.lab.scoring.bleu import assign_bins
 from ropewalk.lab.tasks.base import MAPPED_TOKENS, Metric, Task, at_quartiles, attention_map
 from ropewalk.lab.tokens import BOS, EOS, PAD, Tokens
 from ropewalk.model import Transformer
@@ -54,7 +53,39 @@ def _encode(tokens: Tokens, pairs: tuple[tuple[str, str], ...]) -> EncodedSplit:
     return EncodedSplit(tokens.encode(sources), tokens.encode(targets))
 
 
-EXAMPLES_PER_BIN = 4
+def spread_out(order: Sequence[int]) -> list[int]:
+    """Choose from a sorted list: the ends and the quartiles first, then evenly between them."""
+
+    def places(count: int) -> list[int]:
+        return [round(i * (len(order) - 1) / (count - 1)) for i in range(count)]
+
+    chosen = dict.fromkeys(places(FIRST_SHOWN) + places(EXAMPLES_SHOWN))
+    return [order[place] for place in chosen][:EXAMPLES_SHOWN]
+
+
+def _order_of_examples(results: Results, split: str, count: int) -> tuple[list[int], str]:
+    """Return the sentences by what an encoding gains in each, and what they are sorted by.
+
+    The encoding is the one with the highest BLEU besides the first one, with which it is compared.
+    """
+    first, *others = results.encodings
+    of = {row.name: row.cells[0].scores[split].sentence_bleu for row in results.encodings}
+    means = {row.name: row.summary[split].spread("bleu").mean or 0.0 for row in others}
+    rivals = [name for name in sorted(means, key=lambda name: -means[name]) if of[name]]
+    base = of[first.name]
+    if base and rivals:
+        here = of[rivals[0]] or []
+        keys = [there - before for there, before in zip(here, base, strict=True)]
+        names = f"`{rivals[0]}` minus that of `{first.name}`"
+    else:
+        known = [name for name, scores in of.items() if scores]
+        keys = (of[known[0]] if known else None) or [0.0] * count
+        names = f"`{known[0]}`" if known else "no encoding"
+    order = sorted(range(count), key=lambda i: (keys[i], i))
+    return order, f"the sentence BLEU of {names}"
+
+
+FIRST_SHOWN, EXAMPLES_SHOWN = 5, 20
 
 BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
 CHRF = Metric("chrf", "chrF")
@@ -324,13 +355,7 @@ class Translation(Task):
         """Choose sentences and return them with the translations of every encoding's first seed."""
         split, seed = results.splits[0], results.config.seeds[0]
         pairs = self.corpus.splits[split]
-        ends = [lengths.last for lengths in results.length_bins[split]]
-        bins = assign_bins([source for source, _ in pairs], ends)
-        chosen = [
-            index
-            for place in range(len(ends))
-            for index in [i for i, own in enumerate(bins) if own == place][:EXAMPLES_PER_BIN]
-        ]
+        order, by = _order_of_examples(results, split, len(pairs))
         hypotheses = {
             row.slug: read_hypotheses(row.cell(seed).folder(self.run), split)
             for row in results.encodings
@@ -343,11 +368,12 @@ class Translation(Task):
                 reference=pairs[i][1],
                 hypotheses={slug: texts[i] for slug, texts in hypotheses.items()},
             )
-            for i in chosen
+            for i in spread_out(order)
         ]
         rule = (
-            f"the first {EXAMPLES_PER_BIN} sentences of each length quintile of “{split}”, "
-            f"in the corpus's order; translations of seed {seed}"
+            f"the sentences of `{split}` are sorted by {by}; the first {FIRST_SHOWN} examples "
+            f"are the least, the quartiles and the greatest, and the others are evenly between "
+            f"them. Translations of seed {seed}"
         )
         return Examples(split=split, rule=rule, sentences=tuple(sentences))
 
