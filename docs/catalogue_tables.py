@@ -112,8 +112,8 @@ def no_rope(catalogue: Facts) -> str:
     by_reason: dict[str, list[str]] = {}
     for name, entry in _of_kind(catalogue, "no rope").items():
         by_reason.setdefault(entry["reason"], []).append(f"`{name}`")
-    lines = [[reason, ", ".join(names)] for reason, names in by_reason.items()]
-    return as_table(["instead", "model types"], lines)
+    lines = [[", ".join(names), reason] for reason, names in by_reason.items()]
+    return as_table(["model types", "instead"], lines)
 
 
 def rules(catalogue: Facts) -> str:

@@ -6,19 +6,24 @@ for (const place of document.querySelectorAll(".filter")) {
   box.type = "search";
   label.append(`${place.getAttribute("data-label")} `, box);
   place.append(label, count);
-  const below = [...document.querySelectorAll("article tbody tr")].filter(
-    (row) => place.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING,
-  );
+  const rows = [...document.querySelectorAll("article tbody tr")]
+    .filter((row) => place.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING)
+    .map((row) => {
+      const text = row.textContent?.toLowerCase() ?? "";
+      return { row, text, names: row.children[0].innerHTML.split(", ") };
+    });
   box.addEventListener("input", () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
-    for (const row of below) {
-      const fits = words.every((word) => row.textContent?.toLowerCase().includes(word));
+    for (const { row, text, names } of rows) {
+      const fits = words.every((word) => text.includes(word));
       row.toggleAttribute("hidden", !fits);
       shown += Number(fits);
-      for (const name of row.querySelectorAll("code"))
-        name.classList.toggle("found", words.some((word) => name.textContent?.toLowerCase().includes(word)));
+      // Of many names, those that were asked for; of all names, if the words are in other cells.
+      const asked = names.filter((name) => words.some((word) => name.toLowerCase().includes(word)));
+      const rest = asked.length && asked.length < names.length ? ["…"] : [];
+      row.children[0].innerHTML = [...(asked.length ? asked : names), ...rest].join(", ");
     }
-    count.textContent = words.length ? `${shown} of ${below.length} rows` : "";
+    count.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
   });
 }
