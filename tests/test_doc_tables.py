@@ -119,4 +119,8 @@ def test_sentences_of_the_page_of_benchmarks_are_those_of_the_results():
     moves = [sorted(row["work_ms"]) for row in TABLES["_results"]("dragging")["rows"]]
     late = max(each[int(0.95 * (len(each) - 1))] for each in moves)
     phrases += [f"slowest needs {late:.1f} ms", f"{max(map(max, moves)):.0f} ms. All sliders"]
+    cells = [[each.strip() for each in row.split("|")] for row in TABLES["rotation"]().splitlines()]
+    prefill = [row for row in cells if row[1].startswith("prefill")]
+    ratios = [row[5] for row in prefill]
+    phrases.append(f"takes {min(ratios)} to {max(ratios)} times as long as copying them")
     assert [phrase for phrase in phrases if phrase not in page] == []

@@ -88,31 +88,23 @@ def test_arguments_in_docstrings_become_a_list(monkeypatch):
 
 
 @pytest.mark.slow  # starts a browser
-def test_the_filter_hides_rows_and_says_how_many_are_left(tmp_path):
+def test_scripts_of_the_site_work_in_a_page_that_is_opened_as_a_file(tmp_path):
+    """The filter hides rows and names, and says how many rows are left; a worker answers."""
     rows = "<tr><td>llama, phi<td>half<tr><td>gemma3, phi3, gemma<td>half<tr><td>gemma2<td>all"
+    scripts = [(DOCS / name).read_text("utf-8") for name in ("site.js", "iframe-worker.js")]
     (tmp_path / "page.html").write_text(
         "<article><table><tbody><tr><td>above</table><div class=filter data-label=Show></div>"
-        f"<table><tbody>{rows}</table></article><script>{(DOCS / 'site.js').read_text()}</script>"
+        f"<table><tbody>{rows}</table></article><script>{'</script><script>'.join(scripts)}</script>"
     )
+    (tmp_path / "worker.js").write_text("onmessage = ({ data }) => postMessage(data + 1)")
     with chromium() as browser:
         page = browser.new_page()
         page.goto((tmp_path / "page.html").as_uri())
-        shown = page.locator("tr:visible")
         page.get_by_label("Show").fill("HALF gemma")
         assert page.get_by_role("status").text_content() == "1 of 3 rows"
+        shown = page.locator("tr:visible")
         assert shown.all_inner_texts() == ["above", "gemma3, gemma, …\thalf"]
         page.get_by_label("Show").fill("")
         assert shown.all_inner_texts()[2] == "gemma3, phi3, gemma\thalf"
-        assert page.get_by_role("status").text_content() == ""
-
-
-@pytest.mark.slow  # starts a browser
-def test_a_worker_answers_in_a_page_that_is_opened_as_a_file(tmp_path):
-    (tmp_path / "worker.js").write_text("onmessage = ({ data }) => postMessage(data + 1)")
-    (tmp_path / "page.html").write_text("<body>")
-    with chromium() as browser:
-        page = browser.new_page()
-        page.goto((tmp_path / "page.html").as_uri())
-        page.evaluate((DOCS / "iframe-worker.js").read_text())
         ask = "new Promise(then => { const w = new Worker('worker.js'); w.postMessage(41); "
         assert page.evaluate(ask + "w.onmessage = event => then(event.data) })") == 42

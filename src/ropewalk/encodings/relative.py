@@ -352,8 +352,8 @@ class CoPE(LayerSites):
     two whole numbers around p, and p is at most `npos_max - 1`. Masked keys are not counted.
 
     Acts on scores; relative, but by the content between query and key, not by their distance.
-    Costs a sum along the keys, a product with npos_max rows and two look-ups per score; `npos_max
-    * D` parameters per layer, which start at 0. Accepts any length. Keys can be cached.
+    Costs a sum along the keys, a product with npos_max rows and two look-ups per score. Has
+    `npos_max * D` parameters per layer, which start at 0. Accepts any length. Keys can be cached.
 
     `two_sided` is our extension to stacks that look both ways: for a key after the query, the keys
     from i + 1 to j are counted, and e is another table.
