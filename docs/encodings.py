@@ -21,7 +21,8 @@ number on embeddings, at most one inside attention. Those that act inside attent
 `cross=True` to act in cross-attention too: i is then a target and j a source position.
 [How to add one](adding-an-encoding.md).
 
-The columns of times are for a small model at 2,048 tokens, as multiples of `none`
+Unless its text says otherwise, an encoding accepts any position, and keys can be cached. Times are
+those of a small model at 2,048 tokens, as multiples of `none`
 ([all lengths](../benchmarks/README.md#encodings)).
 
 """
@@ -30,6 +31,10 @@ Symbols: a query is at position i (or m), a key at j (or n). D is the size of a 
 of query heads, S and T are the numbers of queries and keys, h is one head.
 """
 ACTS = re.compile(r"\bActs? on ([\w ]+?)(?: of every layer)?; (\w+)")
+#: What the table and the text above it say.
+SAID = re.compile(
+    rf"{ACTS.pattern}\.\s+|\s+Accepts\s+any\s+position\.|\s+Keys\s+can\s+be\s+cached\.(?=\s)"
+)
 
 
 def page() -> str:
@@ -47,7 +52,7 @@ def page() -> str:
 def _section(name: str, make: object) -> str:
     assert callable(make)
     parameters = inspect.signature(make).parameters.values()
-    text = inspect.cleandoc(make.__doc__ or "")
+    text = SAID.sub("", inspect.cleandoc(make.__doc__ or ""))
     name_of = "|".join(p.name for p in parameters if p.name != "shape")
     listed = rf"^((?:{name_of})(?:, (?:{name_of}))*): "
     text = re.sub(listed, r"- `\1`: ", text, flags=re.MULTILINE) if name_of else text
