@@ -173,6 +173,7 @@ def test_the_page_translates_a_sentence_and_its_link_brings_it_back(visit, train
     page.wait_for_selector("svg image")
     page.fill("#field-text", "Der a sieht u.")
     page.wait_for_selector("text=Translations")
+    assert page.inner_text(".note >> nth=0").startswith("Your text: “Der a sieht u.”, read by")
     page.select_option("#field-site", "cross")
     page.wait_for_selector("svg[aria-label*='cross']")
     told = page.inner_text(".texts")

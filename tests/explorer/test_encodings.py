@@ -12,10 +12,13 @@ import re
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import torch
+from html_pages import BASE64
 
+import ropewalk
 from ropewalk import figures
 from ropewalk.encodings import REGISTRY
 from ropewalk.explorer.encodings_room import (
@@ -83,9 +86,8 @@ def test_the_numbers_are_those_of_the_encoding(answers):
 @pytest.mark.slow
 def test_the_pictures_are_those_of_figures_and_none_is_wrong(answers):
     for name, answer in answers.items():
-        drawn, vectors, heads = (answer[key] for key in ("pictures", "vectors", "heads"))
+        drawn, vectors = answer["pictures"], answer["vectors"]
         assert (drawn["vectors"] is None) == (drawn["similarity"] is None) == (vectors is None)
-        assert (drawn["distances"] is not None) == (heads is not None and name in RELATIVE)
         if vectors:
             assert f"{name}, 32 positions by 64 columns" in drawn["vectors"]["alt"]
     picture = figures.position_vectors({"binary": answers["binary"]["vectors"]})
@@ -94,11 +96,6 @@ def test_the_pictures_are_those_of_figures_and_none_is_wrong(answers):
         "dark": picture.svg(dark=True).decode(),
         "alt": picture.alt,
     }
-    by_distance = {"alibi": [head[31][::-1] for head in answers["alibi"]["heads"]]}
-    alt = figures.bias_by_distance(by_distance).alt
-    assert answers["alibi"]["pictures"]["distances"]["alt"] == alt
-    both = encoding_answer({"encoding": "t5", "length": 8, "causal": False})
-    assert both["pictures"]["distances"] is None  # earlier keys alone would not show all of it
 
 
 @pytest.mark.slow
@@ -166,8 +163,22 @@ def exported_address(exported):
 @pytest.mark.slow
 def test_the_export_draws_only_numbers_that_it_has(browser, exported_address):
     page = browser.new_page()
+    page.goto(f"{exported_address}#attention?example=2&row=3&column=2")  # of the stored run
+    page.wait_for_selector("svg image")
+    run = json.loads((Path(ropewalk.explorer.__file__).parent / "stored_run.json").read_text())
+    shown = page.locator(".panels section").all_inner_texts()
+    for each, text in zip(run["run"]["encodings"], shown, strict=True):
+        maps = run["attention-2"]["encodings"][each["slug"]]["maps"]["encoder"]
+        place = 2 * (2 * len(maps["columns"]) + 1)
+        high, low = (BASE64.index(digit) for digit in maps["weights"][0][0][place : place + 2])
+        assert f": {(64 * high + low - 2048) / 1000:.3f}" in text
+    assert page.locator(".panels .number >> nth=3").inner_text() == "4"  # of a head
+    assert page.locator("#field-text, #field-run").filter(visible=True).count() == 0
     page.goto(f"{exported_address}#encodings?encoding=constructor")
     page.wait_for_selector("text=ropewalk explore computes others")
+    page.goto(f"{exported_address}#encodings?encoding=rotary")
+    assert page.locator(".math").first.inner_html() == "θ<sup>−2i/R</sup>"
+    assert page.locator("svg path.line").count() == 1  # all heads are the same
     page.goto(f"{exported_address}#encodings?encoding=t5&looks=both&length=8")
     page.wait_for_selector("text=This copy of the page has only the usual numbers")
     told = page.locator(".panels").inner_text()

@@ -150,6 +150,26 @@ def test_a_control_has_the_number_that_is_drawn(visit):
     assert page.input_value("#field-query") == "5"
 
 
+def test_a_phone_shows_both_dimensions_of_a_pair_and_every_score_of_a_rule(visit):
+    page = visit("#turn?pair=3", width=390)
+    head = page.locator("main table tr >> nth=0").locator("th").all_inner_texts()
+    assert head[1:3] == ["3", "11"]
+    page.goto(re.sub("#.*", "#stretch", page.url))
+    cells = page.locator(".cards td")
+    cells.first.wait_for()
+    boxes = cells.evaluate_all("all => all.map((e) => e.getBoundingClientRect().right)")
+    assert max(boxes) <= 390
+    looks = (
+        page.locator(".panels section >> nth=0")
+        .locator("path.line")
+        .evaluate_all(
+            "all => all.map((e) => [e.getAttribute('class'), e.getAttribute('stroke-dasharray')])"
+        )
+    )
+    rules = looks[: page.locator(".cards tbody tr").count()]
+    assert len({color for color, _ in rules}) == len({dash for _, dash in rules}) == len(rules) > 5
+
+
 def test_a_long_word_does_not_scroll_the_page(visit):
     page = visit(f"#why?sentence={'x' * 120}", width=360)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -35,9 +35,14 @@ OTHERS = {
 }  # fmt: skip
 
 COMPUTE = """async ([model, to, distances]) => {
-  const { meanScore, results } = await import("./stretch.js");
+  const { meanScore, results, smoothScore } = await import("./stretch.js");
+  const around = (f, at) => { // the mean over many distances from three quarters to five quarters
+    const places = Array.from({ length: 2000 }, (_, i) => at * (0.75 + (0.5 * (i + 0.5)) / 2000));
+    return places.reduce((sum, place) => sum + meanScore(f, place), 0) / places.length;
+  };
   return model.ropes.map((rope) => results(model, rope, to).map((each) => ({
     ...each, scores: distances.map((distance) => meanScore(each.frequencies, distance)),
+    smooth: [smoothScore(each.frequencies, 300), around(each.frequencies, 300)],
   })));
 }"""
 
@@ -79,6 +84,7 @@ def test_the_page_has_the_numbers_of_extend(visit):
                 assert each["leaving"] == list(numbers.leaving), (name, each["method"])
                 assert each["amplitude"] == pytest.approx(numbers.amplitude, rel=1e-12)
                 assert each["scores"] == pytest.approx(numbers.score_after, abs=1e-6)
+                assert each["smooth"][0] == pytest.approx(each["smooth"][1], abs=1e-4)
 
 
 @pytest.mark.slow

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from html.parser import HTMLParser
 
+#: The digits of packed weights.
+BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
 
 class Page(HTMLParser):
     """The content of a page as a browser sees it: elements, link targets, text, scripts."""

@@ -17,12 +17,11 @@ from torch import Tensor
 from ropewalk.encodings import REGISTRY, Encoding, Placement, StackShape, build, parse
 from ropewalk.encodings.parsing import split_at
 from ropewalk.explorer.questions import number_of, text_of
-from ropewalk.figures import Picture, bias_by_distance, position_similarity, position_vectors
+from ropewalk.figures import Picture, position_similarity, position_vectors
 
 MOST_TEXT, MOST_POSITIONS, MOST_PARAMETERS = 200, 96, 5_000_000
 HEADS, HEAD_DIM = 4, 16
 DIGITS = 4  # of each number: more cannot be seen
-WITHIN = 1e-3  # of the largest value: what a drawing cannot show
 UNSEEN = 1e-5  # changes of scores that rounding explains
 LENGTH = 32  # positions in the exported page
 
@@ -115,7 +114,7 @@ def numbers(text: str, length: int, *, causal: bool) -> dict[str, Any]:
         "parameters": count,
         "vectors": _rounded(vectors) if vectors.any() else None,
         "heads": _rounded(change) if change.any() else None,
-        "pictures": pictures_of(text, vectors, change, causal=causal),
+        "pictures": pictures_of(text, vectors),
     }
 
 
@@ -144,37 +143,20 @@ def _rounded(values: Tensor) -> list[Any]:
     return [float(f"{each:.{DIGITS}g}") for each in values.tolist()]
 
 
-def pictures_of(
-    name: str, vectors: Tensor, change: Tensor, *, causal: bool
-) -> dict[str, dict[str, str] | None]:
-    """Return pictures by what they show: `vectors`, `similarity` and `distances`.
+def pictures_of(name: str, vectors: Tensor) -> dict[str, dict[str, str] | None]:
+    """Return pictures by what they show: `vectors` and `similarity`.
 
     Each has `light` and `dark`, an SVG file as text, and `alt`; it is None if there is nothing to
     show.
 
     name: of the encoding.
     vectors: what it adds to embeddings of zeros, `(length, width)`.
-    change: how the scores of equal q and k change, `(heads, length, length)`.
-    causal: whether a query sees earlier keys only. Distances are drawn if it does, and if they
-        alone matter.
     """
+    drawn = {"vectors": position_vectors, "similarity": position_similarity}
     added = vectors.any().item()
-    distances = torch.flip(change[:, -1], (-1,)) if causal and _relative(change) else None
-    drawn = {
-        "vectors": position_vectors({name: vectors}) if added else None,
-        "similarity": position_similarity({name: vectors}) if added else None,
-        "distances": None if distances is None else bias_by_distance({name: distances}),
-    }
-    return {key: _texts(picture) if picture else None for key, picture in drawn.items()}
+    return {key: _texts(draw({name: vectors})) if added else None for key, draw in drawn.items()}
 
 
 def _texts(picture: Picture) -> dict[str, str]:
     light, dark = (picture.svg(dark=dark).decode() for dark in (False, True))
     return {"light": light, "dark": dark, "alt": picture.alt}
-
-
-def _relative(change: Tensor) -> bool:
-    """Return whether scores change, and by the distance of earlier keys alone."""
-    most = change.abs().max().item()
-    moved = change[:, 1:, 1:] - change[:, :-1, :-1]
-    return most > 0 and moved.tril().abs().max().item() <= WITHIN * most

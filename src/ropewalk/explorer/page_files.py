@@ -31,7 +31,8 @@ def page_files(*, served: bool = True) -> dict[str, bytes]:
         from ropewalk.explorer.stretch_room import stretch_data
 
         found["served.js"] = found["served.js"].replace(b"SERVED = true", b"SERVED = false")
-        for name, value in {**stretch_data(), **encodings_data()}.items():
+        run = json.loads((Path(__file__).parent / "stored_run.json").read_bytes())
+        for name, value in {**stretch_data(), **encodings_data(), **run}.items():
             text = json.dumps(value, separators=(",", ":"), allow_nan=False)
             found[f"data/{name}.json"] = text.encode()
     found["palette.css"] = palette_css().encode()
@@ -40,8 +41,9 @@ def page_files(*, served: bool = True) -> dict[str, bytes]:
 
 def palette_css() -> str:
     """Return the colors of both schemes as CSS, the same that figures have."""
-    lines = "".join(f".color{i}{{stroke:var(--mark{i})}}" for i in range(len(COLORS)))
-    fills = "".join(f".fill{i}{{fill:var(--mark{i})}}" for i in range(len(COLORS)))
+    marks = [*(f"mark{i}" for i in range(len(COLORS))), "ink", "soft"]  # a rope may have 7 rules
+    lines = "".join(f".color{i}{{stroke:var(--{mark})}}" for i, mark in enumerate(marks))
+    fills = "".join(f".fill{i}{{fill:var(--{mark})}}" for i, mark in enumerate(marks))
     return f":root{{color-scheme:light dark}}\n{scheme_css()}{lines}\n{fills}\n"
 
 

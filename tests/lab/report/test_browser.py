@@ -201,6 +201,11 @@ def test_a_table_that_is_cut_has_a_shadow_and_a_note_is_in_one_column(visit):
 
 def test_every_figure_and_control_has_a_name(visit):
     page = visit(DESKTOP)
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [each["help"] for each in found] == []
     for figure in page.locator("[role=img], [role=region], [role=group]").all():
         assert figure.get_attribute("aria-label")
     for select in page.locator("select, input").all():

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 import pytest
-from html_pages import Page
+from html_pages import BASE64, Page
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -32,7 +32,6 @@ from ropewalk.lab.tasks.translation import spread_out
 
 WORDS = st.lists(st.text("aäB<&>", min_size=1, max_size=4), max_size=8).map(" ".join)
 SOURCE = Path(ropewalk.__file__).parent
-BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def written(facts, maps=None, **limit):

@@ -3,14 +3,14 @@
 
 import { h, picture, s, short } from "./draw.js";
 
-/** @typedef {{name: string, points: [number, number][], look?: number, dashed?: boolean, thin?: boolean}} Line
-      look: the number of its color. Points that are not finite leave a gap. */
+/** @typedef {{name: string, points: [number, number][], look?: number, limit?: boolean, thin?: boolean}} Line
+      look: the number of its color and dashes. limit: no line of numbers, but what they are compared with. Points that are not finite leave a gap. */
 /** @typedef {{at: number, name: string}} Mark */
 /** @typedef {{min: number, max: number, log?: boolean, label: string}} Axis */
 
 const HEIGHT = 320, LEFT = 58, RIGHT = 14, TOP = 14, BOTTOM = 42;
-const DASHES = ["", "7 4", "2 4", "9 4 2 4"];
-export const COLORS = 5;
+const DASHES = ["", "7 4", "2 4", "9 4 2 4", "12 3", "5 2", "1 3 5 3"];
+export const COLORS = 7; // as many as dashes: a line has its own of each
 
 /** Return a chart with its legend. alt: what a reader who does not see it should know.
     @param {{x: Axis, y: Axis, lines: Line[], across?: Mark[], down?: Mark[], alt: string, width?: number}} given
@@ -32,7 +32,7 @@ export function chart({ x, y, lines, across = [], down = [], alt, width = 560 })
     );
   }
   for (const [i, line] of lines.entries()) {
-    drawing.append(s("path", { class: `line color${look(line, i)}`, "stroke-width": line.thin ? 1 : 2, "stroke-dasharray": dashes(line, i), d: path(line, x, y, right, up) }));
+    drawing.append(s("path", { class: `line ${look(line, i)}`, "stroke-width": line.thin ? 1.3 : 2.5, "stroke-dasharray": dashes(line, i), d: path(line, x, y, right, up) }));
   }
   const names = lines.map((line, i) => key(line, i));
   return h("figure", {}, drawing, ...(lines.length > 1 ? [h("ul", { class: "legend" }, ...names)] : []));
@@ -91,15 +91,15 @@ function path({ points }, x, y, right, up) {
 }
 
 /** @param {Line} line @param {number} i */
-const look = (line, i) => (line.look ?? i) % COLORS;
+const look = (line, i) => (line.limit ? "quiet" : `color${(line.look ?? i) % COLORS}`);
 
 /** @param {Line} line @param {number} i */
-const dashes = (line, i) => (line.dashed ? DASHES[1] : DASHES[Math.floor((line.look ?? i) / COLORS) % DASHES.length]) || undefined;
+const dashes = (line, i) => (line.limit ? "3 3" : DASHES[(line.look ?? i) % DASHES.length]) || undefined;
 
 /** @param {Line} line @param {number} i */
 function key(line, i) {
-  const stroke = s("path", { class: `line color${look(line, i)}`, "stroke-width": 3, "stroke-dasharray": dashes(line, i), d: "M0 5H24" });
-  return h("li", {}, s("svg", { viewBox: "0 0 24 10", "aria-hidden": "true" }, stroke), line.name);
+  const stroke = s("path", { class: `line ${look(line, i)}`, "stroke-width": 3, "stroke-dasharray": dashes(line, i), d: "M0 5H36" });
+  return h("li", {}, s("svg", { viewBox: "0 0 36 10", "aria-hidden": "true" }, stroke), line.name);
 }
 
 /** @param {Axis} axis @param {number} value */

@@ -4,7 +4,7 @@
 /** @typedef {{name: string, call: string, paragraphs: string[], arguments: [string, string][]}} Told */
 /** @typedef {{light: string, dark: string, alt: string}} Drawn  two SVG files, and the alternative text */
 /** @typedef {{told: Told[], parameters: number, vectors: number[][] | null, heads: number[][][] | null,
-      pictures: {vectors: Drawn | null, similarity: Drawn | null, distances: Drawn | null}}} Numbers */
+      pictures: {vectors: Drawn | null, similarity: Drawn | null}}} Numbers */
 
 /** Return the cosine similarity of all pairs of rows; null if a row is 0. @param {number[][]} vectors @returns {(number | null)[][]} */
 export function similarity(vectors) {

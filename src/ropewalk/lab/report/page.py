@@ -307,7 +307,7 @@ def _page(results: Results, examples: Examples, attention: AttentionMaps, shown:
         headline=code_as_html(findings.headline(results)),
         contents="".join(f'<li><a href="#{_id(name)}">{name}</a></li>' for name in sections),
         sections="\n".join(
-            f'<section id="{_id(name)}" aria-labeledby="{_id(name)}-title">'
+            f'<section id="{_id(name)}" aria-labelledby="{_id(name)}-title">'
             f'<h2 id="{_id(name)}-title">{name}</h2>\n{body}</section>'
             for name, body in sections.items()
         ),

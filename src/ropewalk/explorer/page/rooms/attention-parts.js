@@ -69,7 +69,7 @@ function thumbnails(maps, layer, head, name, change) {
     return h("button", {
       type: "button", class: "head", title: title(maps, l, n), "aria-label": `${name}, ${title(maps, l, n)}`, "aria-pressed": String(l === layer && n === head),
       click: () => change({ layer: l + 1, head: last ? 0 : n + 1 }),
-    }, s("svg", { width: SMALL, height: SMALL, viewBox: `0 0 ${SMALL} ${SMALL}`, "aria-hidden": "true" }, image));
+    }, s("svg", { width: SMALL, height: SMALL, viewBox: `0 0 ${SMALL} ${SMALL}`, "aria-hidden": "true" }, image), h("span", { class: "number", "aria-hidden": "true" }, last ? "mean" : String(n + 1)));
   })));
   return h("div", { role: "group", "aria-label": `All heads of ${name}; the last of a layer is their mean` }, ...rows);
 }

@@ -1,7 +1,7 @@
 /* Attention: a run of ropewalk compare, opened by Python; what each encoding's heads look at. */
 "use strict";
 
-import { ask, SERVED } from "../ask.js";
+import { ask, SERVED, STORED } from "../ask.js";
 import { unpacked } from "../attention.js";
 import { controls } from "../controls.js";
 import { facts, h } from "../draw.js";
@@ -62,8 +62,8 @@ export const attention = {
     versus.append(difference);
     place.append(h("p", {}, "Each query gives every key a weight. A run of ", h("code", {}, "ropewalk compare"), " trained the same model with several encodings: see what their heads look at, next to each other."));
     if (!SERVED) {
-      place.append(h("p", {}, "This room needs Python, because it opens trained models: run ", h("code", {}, "ropewalk explore RUN"), " on the machine that has the run."));
-      return () => {};
+      folders.element.hidden = true;
+      place.append(h("p", { class: "note" }, "This copy of the page has no Python behind it, but one small run as data. ", h("code", {}, "ropewalk explore RUN"), " opens yours, and shows what its models attend to in your own text."));
     }
     folders.element.append(h("button", { type: "submit" }, "Open"));
     folders.element.addEventListener("submit", () => { wanted.add(last.run.trim()); draw(last); });
@@ -87,7 +87,7 @@ export const attention = {
       folders.show(state);
       form.show(state);
       given("given", () => ask("given", {}));
-      const folder = state.run.trim(), opens = wanted.has(folder);
+      const folder = SERVED ? state.run.trim() : STORED, opens = wanted.has(folder);
       if (opens) open(folder, () => ask("run", { run: folder }));
       const opened = /** @type {Run | null} */ (opens && run.key === folder ? run.value : null);
       const example = Math.max(1, Math.min(state.example, opened?.sentences.length ?? 1));
@@ -99,7 +99,7 @@ export const attention = {
       trouble.hidden = !error;
       const shown = opened && answer.value && answer.key.startsWith(JSON.stringify([folder]).slice(0, -1)) && !error;
       told.hidden = maps.hidden = versus.hidden = inner.element.hidden = !shown;
-      replace(about, ...aboutRun(opened, folder, opens, !error && opened !== null && answer.key !== key));
+      replace(about, ...aboutRun(opened, folder, opens, !error && opened !== null && answer.key !== key, state.text.trim()));
       if (shown) show(state, opened, answer.value.encodings);
     }
 
@@ -169,14 +169,14 @@ function used({ text }, opened) {
   return [...(opened.typed ? [TEXT] : []), ...(opened.translates ? [SITE, ...(text.trim() ? [TARGET] : [])] : [])];
 }
 
-/** @param {Run | null} opened @param {string} folder @param {boolean} opens @param {boolean} waits */
-function aboutRun(opened, folder, opens, waits) {
+/** @param {Run | null} opened @param {string} folder @param {boolean} opens @param {boolean} waits @param {string} text */
+function aboutRun(opened, folder, opens, waits, text) {
   if (!folder) return [h("p", {}, "Name the folder above, or start with ", h("code", {}, "ropewalk explore RUN"), ". A small run to try takes some minutes: ", h("code", {}, "ropewalk compare --preset quick"), ".")];
   if (!opens) return [h("p", {}, "Press Open to read this folder. If you followed a link here, check first that the folder is yours.")];
   if (!opened) return [];
   return [
     facts([["task", opened.task], ["encodings", opened.encodings.map(({ name }) => name).join(", ")], ["seed", String(opened.seed)], ["at most", `${opened.most} tokens`]]),
-    h("p", { class: "note" }, `Stored: ${opened.rule}. Rows are queries, columns are keys; a decoder's query is the token that it has just read. The shade grows with the square root of the weight, the same in all maps. A token that begins a word has a · before it. Click a cell to read it everywhere.`),
+    h("p", { class: "note" }, `${text ? `Your text: “${text}”, read by the model of seed ${opened.seed} of each encoding, in all layers and heads` : `Stored: ${opened.rule}`}. Rows are queries, columns are keys; a decoder's query is the token that it has just read. The shade grows with the square root of the weight, the same in all maps. A token that begins a word has a · before it. Click a cell to read it everywhere.`),
     h("p", { class: "note", role: "status", "aria-busy": String(waits) }, waits ? "The models compute …" : ""),
   ];
 }

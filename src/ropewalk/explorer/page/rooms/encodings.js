@@ -8,6 +8,7 @@ import { facts, fixed, h, outside, short, widthIn } from "../draw.js";
 import { byDistance, isRelative, similarity, visible } from "../encodings.js";
 import { heatMap, largest } from "../heat.js";
 import { latest } from "../later.js";
+import { typeset } from "../markup.js";
 import { memo } from "../memo.js";
 import { replace } from "../replace.js";
 
@@ -118,11 +119,11 @@ function words({ call, paragraphs, arguments: given }) {
     ...(items.length ? [h("details", {}, h("summary", {}, "Arguments"), h("ul", {}, ...items))] : []));
 }
 
-/** Return words with code and links to papers. @param {string} text */
+/** Return words with code, links to papers, and formulas. @param {string} text */
 function marked(text) {
-  return text.split(/(`[^`]+`|arXiv \d{4}\.\d{4,5})/).map((part) => {
-    if (part.startsWith("`")) return h("code", {}, part.slice(1, -1));
-    return /^arXiv \d/.test(part) ? outside(`https://arxiv.org/abs/${part.slice(6)}`, part) : part;
+  return text.split(/(`[^`]+`|arXiv \d{4}\.\d{4,5})/).flatMap((part) => {
+    if (part.startsWith("`")) return [h("code", {}, part.slice(1, -1))];
+    return /^arXiv \d/.test(part) ? [outside(`https://arxiv.org/abs/${part.slice(6)}`, part)] : typeset(part);
   });
 }
 
@@ -137,10 +138,10 @@ function numbersNote({ parameters, vectors, heads }) {
 function panelsOf({ vectors, heads, pictures }, state, place, change) {
   const causal = !SERVED || state.looks === "back"; // the export has no others
   const parts = [];
-  if (vectors) parts.push(added(pictures), byDistanceFrom([similarityOf(vectors)], "cosine similarity", false, null));
+  if (vectors) parts.push(added(pictures), byDistanceFrom([similarityOf(vectors)], "cosine similarity", false));
   if (heads) {
     const shown = causal ? heads.map(earlierOnly) : heads;
-    parts.push(scores(shown), byDistanceFrom(shown, "change of the score", causal, pictures.distances));
+    parts.push(scores(shown), byDistanceFrom(shown, "change of the score", causal));
   }
   return parts;
 
@@ -155,28 +156,25 @@ function panelsOf({ vectors, heads, pictures }, state, place, change) {
       h("div", { class: "maps" }, ...maps));
   }
 
-  /** @param {(number | null)[][][]} shown @param {string} unit @param {boolean} back @param {Drawn | null} drawn */
-  function byDistanceFrom(shown, unit, back, drawn) {
-    const query = Math.min(state.query, shown[0].length - 1), head = Math.min(state.head, shown.length - 1);
-    return h("section", {}, h("h2", {}, `By distance, from position ${query}`), ...(drawn ? [drawnBy(drawn)] : []), ...distanceCharts(shown, unit, query, head, back, drawn !== null));
-  }
-
-  /** @param {(number | null)[][][]} shown @param {string} unit @param {number} query @param {number} head @param {boolean} back @param {boolean} drawn whether all heads are drawn already */
-  function distanceCharts(shown, unit, query, head, back, drawn) {
-    const count = shown[0].length, width = widthIn(place, WIDE), relative = isRelative(shown[head], back);
-    const all = shown.flat(2).filter((each) => each !== null);
-    const span = { min: Math.min(0, ...all), max: Math.max(0, ...all) };
+  /** Return one line for each head if only the distance matters; otherwise one for each of several queries.
+      @param {(number | null)[][][]} shown @param {string} unit @param {boolean} back */
+  function byDistanceFrom(shown, unit, back) {
+    const count = shown[0].length, query = Math.min(state.query, count - 1), head = Math.min(state.head, shown.length - 1);
+    const relative = isRelative(shown[head], back), all = shown.flat(2).filter((each) => each !== null);
+    const low = Math.min(0, ...all), high = Math.max(0, ...all);
     const others = [...new Set([count - 1, Math.floor((3 * count) / 4), Math.floor(count / 2), Math.floor(count / 4)])];
-    const x = { min: back ? 0 : 1 - count, max: count - 1, label: "distance of the query from an earlier key" };
-    const y = { ...span, max: span.max === span.min ? 1 : span.max, label: unit };
-    const heads = shown.map((each, i) => ({ name: `head ${i}`, points: byDistance(each, query) }));
-    const queries = others.map((from) => ({ name: `from position ${from}`, points: byDistance(shown[head], from) }));
-    return [
-      ...(shown.length > 1 && !drawn ? [chart({ x, y, width, lines: heads, alt: `${unit} by distance for each head, for the query at ${query}` })] : []),
+    const lines = relative
+      ? shown.map((each, i) => ({ name: `head ${i}`, points: byDistance(each, query) }))
+      : others.map((from) => ({ name: `from position ${from}`, points: byDistance(shown[head], from) }));
+    return h("section", {}, h("h2", {}, relative ? `By distance, from position ${query}` : "By distance"),
       facts([["at distance 0", value(shown[head], query, query)], ["at distance 1", value(shown[head], query, query - 1)], [`at distance ${query}`, value(shown[head], query, 0)], ["depends on the distance alone", relative ? "yes" : "no"]]),
-      chart({ x, y, width, lines: queries, alt: `${unit} by distance for several queries: ${relative ? "all lines coincide" : "the lines differ"}` }),
-      h("p", { class: "note" }, `${shown.length > 1 ? `Head ${head}, from` : "From"} several positions: ${relative ? "all lines coincide: only the distance matters." : "the lines differ: the positions matter, not only their distance."}`),
-    ];
+      chart({
+        x: { min: back ? 0 : 1 - count, max: count - 1, label: "distance of the query from an earlier key" },
+        y: { min: low, max: high === low ? 1 : high, label: unit },
+        lines, width: widthIn(place, WIDE),
+        alt: `${unit} by distance ${relative ? "for each head" : "for several queries: the lines differ"}`,
+      }),
+      h("p", { class: "note" }, relative ? "From every position, the lines are the same: only the distance matters." : `${shown.length > 1 ? `Head ${head}. ` : ""}The lines differ: the positions matter, not only their distance.`));
   }
 }
 

@@ -3,7 +3,7 @@
 
 import { chart } from "../chart.js";
 import { fixed, h, short, widthIn } from "../draw.js";
-import { distances, meanScore, NEAR } from "../stretch.js";
+import { distances, meanScore, NEAR, smoothScore } from "../stretch.js";
 
 /** @typedef {import("../stretch.js").Model} Model */
 /** @typedef {import("../stretch.js").Result} Result */
@@ -11,6 +11,7 @@ import { distances, meanScore, NEAR } from "../stretch.js";
 /** @typedef {import("../main.js").Change} Change */
 
 const POINTS = 160, WIDEST = 620;
+const RULES = ["none", "linear", "ntk", "dynamic", "yarn", "llama3", "longrope"]; // a rule looks the same in every model
 /** @param {number} x */
 const tokens = (x) => x.toLocaleString("en");
 
@@ -26,10 +27,10 @@ export function rulesTable(found, chosen, { original }, to, change) {
       `${ends.join(" to ")} times`, `${count} of ${all} (${Math.round((100 * count) / all)} %)`, short(each.amplitude, 4),
       ...near.map((distance) => fixed(meanScore(each.frequencies, distance), 3)),
     ];
-    return h("tr", {}, h("th", { scope: "row", class: look }, name), ...cells.map((text) => h("td", { class: look }, text)));
+    return h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader", class: look }, name), ...cells.map((text, i) => h("td", { role: "cell", class: look, "data-title": titles[i + 1] }, text)));
   });
   return h("div", {},
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rules at the new context" }, h("table", {}, h("thead", {}, h("tr", {}, ...titles.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...rows))),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rules at the new context" }, h("table", { class: "cards", role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...titles.map((text) => h("th", { scope: "col", role: "columnheader" }, text)))), h("tbody", { role: "rowgroup" }, ...rows))),
     h("p", { class: "note" }, "A pair is beyond training if it made less than a full turn within the original length, and now turns further than it did there. The score is the mean of cos(distance · f) over all pairs, without the amplitude: what equal q and k reach, divided by their squared length (RoFormer, section 3.4.3)."));
 }
 
@@ -42,9 +43,9 @@ export function whyNot({ methods }) {
 /** @param {HTMLElement} place @param {Result[]} found @param {string} chosen @param {Model} model @param {number} to */
 export function wavelengthsChart(place, found, chosen, { original }, to) {
   const plain = found[0].wavelengths, known = found.flatMap((each) => each.wavelengths).filter(Number.isFinite);
-  const lines = found.map((each) => ({ name: each.method, thin: each.method !== chosen, points: points(each.wavelengths) }));
+  const lines = found.map((each) => ({ name: each.method, look: RULES.indexOf(each.method), thin: each.method !== chosen, points: points(each.wavelengths) }));
   const needed = plain.map((each) => (each > original && Number.isFinite(each) ? (each * to) / original : NaN));
-  const least = { name: "least that keeps a slow pair within training", look: 3, dashed: true, thin: true, points: points(needed) };
+  const least = { name: "least that keeps a slow pair within training", limit: true, thin: true, points: points(needed) };
   const { leaving, growth } = found.find(({ method }) => method === chosen) ?? found[0];
   return h("figure", {},
     chart({
@@ -55,7 +56,7 @@ export function wavelengthsChart(place, found, chosen, { original }, to) {
       alt: `Wavelengths of ${plain.length} pairs under each rule. With ${chosen}, ${leaving.length} of ${growth.length} pairs are beyond training.`,
       width: widthIn(place, WIDEST),
     }),
-    h("figcaption", {}, "The thick line is the rule in detail. Where it is below the dashed line, the pair reaches angles that training never had. Pairs below the original length made a full turn there, so no angle is new to them."));
+    h("figcaption", {}, "The thick line is the rule in detail. Where it is below the gray dashed line, the pair reaches angles that training never had. Pairs below the original length made a full turn there, so no angle is new to them."));
 }
 
 /** @param {number[]} values @returns {[number, number][]} */
@@ -65,8 +66,8 @@ const points = (values) => values.map((each, i) => [i, each]);
 export function scoresChart(place, found, chosen, { original }, to) {
   const at = distances(to, POINTS);
   const lines = found.map((each) => ({
-    name: each.method, thin: each.method !== chosen,
-    points: at.map((distance) => /** @type {[number, number]} */ ([distance, meanScore(each.frequencies, distance)])),
+    name: each.method, look: RULES.indexOf(each.method), thin: each.method !== chosen,
+    points: at.map((distance) => /** @type {[number, number]} */ ([distance, smoothScore(each.frequencies, distance)])),
   }));
   const least = Math.min(0, ...lines.flatMap((line) => line.points.map(([, score]) => score)));
   return h("figure", {},
@@ -77,7 +78,7 @@ export function scoresChart(place, found, chosen, { original }, to) {
       alt: `The mean score by distance from 1 to ${tokens(to)} tokens, under each rule`,
       width: widthIn(place, WIDEST),
     }),
-    h("figcaption", {}, "A rule that slows fast pairs too raises the scores of near distances: neighbors become harder to tell apart."));
+    h("figcaption", {}, "Each point is the mean over distances from three quarters to five quarters of its own, since single distances differ too much to be seen. A rule that slows fast pairs too raises the scores of near distances: neighbors become harder to tell apart."));
 }
 
 /** @param {Target} target @param {number} to @param {string} chosen */

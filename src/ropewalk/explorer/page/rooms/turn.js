@@ -40,7 +40,7 @@ export const turn = {
       const found = ropeOrNothing(spec, state, [hands, detail, vector]);
       hands.replaceChildren(allHands(state, found, chosen, change, widthIn(hands, MOST_WIDTH)));
       detail.replaceChildren(...onePair(state, spec, found, chosen));
-      replace(vector, beforeAndAfter(state, spec, found, chosen));
+      replace(vector, beforeAndAfter(state, spec, found, chosen, vector));
     };
   },
 };
@@ -96,14 +96,16 @@ function onePair({ position }, spec, found, chosen) {
   ];
 }
 
-/** @param {State} state @param {Spec} spec @param {Rope} found @param {number} chosen */
-function beforeAndAfter({ position }, spec, found, chosen) {
+/** @param {State} state @param {Spec} spec @param {Rope} found @param {number} chosen @param {HTMLElement} place */
+function beforeAndAfter({ position }, spec, found, chosen, place) {
   const before = Array.from({ length: spec.headDim }, (_, i) => Math.round(10 * Math.sin(1 + i * i)) / 10);
   const after = rotate(before, cosSin(position, found), spec.pairing);
-  const marked = new Set(pairs(spec.rotaryDim, spec.pairing)[chosen]);
+  const pair = pairs(spec.rotaryDim, spec.pairing)[chosen], marked = new Set(pair), all = before.map((_, i) => i);
+  // Where not all columns have room, the chosen pair stands first, so that both its dimensions are seen.
+  const order = widthIn(place, Infinity) < 64 * spec.headDim ? [...pair, ...all.filter((i) => !marked.has(i))] : all;
   /** @param {string} name @param {number[]} x */
-  const row = (name, x) => h("tr", {}, h("th", { scope: "row" }, name), ...x.map((each, i) => h("td", { class: marked.has(i) ? "chosen" : undefined }, fixed(each, 2))));
-  const head = h("tr", {}, h("th", { scope: "col" }, "dimension"), ...before.map((_, i) => h("th", { scope: "col", class: marked.has(i) ? "chosen" : undefined }, String(i))));
+  const row = (name, x) => h("tr", {}, h("th", { scope: "row" }, name), ...order.map((i) => h("td", { class: marked.has(i) ? "chosen" : undefined }, fixed(x[i], 2))));
+  const head = h("tr", {}, h("th", { scope: "col" }, "dimension"), ...order.map((i) => h("th", { scope: "col", class: marked.has(i) ? "chosen" : undefined }, String(i))));
   return h("div", {},
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "A vector before and after rotation" }, h("table", {}, head, row("before", before), row("after", after))),
     facts([["norm before", fixed(norm(before), 6)], ["norm after", fixed(norm(after), 6)]]),
