@@ -18,11 +18,22 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
-NAMES = ("precision", "performance", "faults", "frequency-usage", "do-i-need-it")
+NAMES = ("precision", "performance", "faults", "frequency-usage", "do-i-need-it", "choosing-theta")
 PAGES = (*(DOCS / f"{name}.md" for name in NAMES), DOCS.parent / "benchmarks" / "README.md")
 USAGE = DOCS.parent / "results" / "frequency-usage" / "README.md"
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+CONFIGS = DOCS.parent / "tests" / "rotary" / "config" / "published_configs"
+THETAS = (  # of `thetas`: without a scaling rule, by context
+    *(
+        "llama-2-7b",
+        "llama-3-8b",
+        "codellama-7b",
+        "mistral-7b-instruct-v0.3",
+        "qwen2.5-3b-instruct",
+    ),
+    *("smollm3-3b", "yi-34b-200k", "qwen3-4b-thinking-2507"),
+)
 SCRIPTS = ("translation", "serving", "flex")  # of benchmarks; their tables are shown as printed
 LENGTHS = (512, 2048, 8192)  # of `cost`
 THETA, LARGE_THETA = 10_000, 500_000  # of `exactness`
@@ -60,6 +71,20 @@ def scores() -> str:
         for row in found["rows"]
     ]
     return as_table(["tokens", *(f"{int(length):,}" for length in lengths)], lines)
+
+
+def thetas() -> str:
+    """Return the context, head size and theta of some published models."""
+    from ropewalk import ModelSpec
+
+    sources = json.loads((CONFIGS / "sources.json").read_text(encoding="utf-8"))
+    lines = []
+    for name in THETAS:
+        config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+        ropes = [layer.rope for layer in ModelSpec.from_config(config).layers if layer.rope]
+        numbers = (config["max_position_embeddings"], ropes[0].head_dim, round(ropes[0].theta))
+        lines.append([sources[name]["model"], *(f"{number:,}" for number in numbers)])
+    return as_table(["model", "context", "head_dim", "theta"], lines)
 
 
 def faults() -> str:
