@@ -247,8 +247,8 @@ def _time(seconds: float) -> str:
 def _percent(share: float) -> str:
     percent = 100 * share
     if percent < 0.001:
-        return "< 0.001 %"
-    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
+        return "<\u00a00.001\u00a0%"
+    return f"{percent:.0f}\u00a0%" if percent >= 10 else f"{percent:.2g}\u00a0%"
 
 
 def as_table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
