@@ -275,15 +275,15 @@ def _metrics_not_ahead(results: Results, row: EncodingResults) -> str:
 def sentence_counts(results: Results, split: str) -> list[str]:
     """Count the sentences that each encoding's first seed translates better than the first one's.
 
-    Empty for tasks without sentence BLEU.
+    Empty for tasks without sentence BLEU; runs that diverged are left out.
     """
     first, *others = results.encodings
     base = first.cells[0].scores[split].sentence_bleu
     sentences = []
     for row in others:
         scores = row.cells[0].scores[split].sentence_bleu
-        if not base or not scores:
-            continue
+        if not base or not scores or row.has_diverged or first.has_diverged:
+            continue  # the output of a diverged run counts as empty
         better = sum(here > there for here, there in zip(scores, base, strict=True))
         worse = sum(here < there for here, there in zip(scores, base, strict=True))
         sentences.append(
