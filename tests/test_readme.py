@@ -55,7 +55,7 @@ def test_scores_of_the_port_are_off_as_stated():
         ported_q, _ = namespace["apply_rope"](q, q, at)  # the key, at position 0, stays as it is
         right_q = rope.rotate(q, at)
         found[distance] = ((ported_q - right_q) * k).sum(-1).square().mean().sqrt().item()
-    near, far = re.findall(r"off by ([\d.]+) %", " ".join(STORY.split()))
+    near, far = re.findall(r"by ([\d.]+) %", " ".join(STORY.split()))
     assert f"{100 * found[16]:.1f}" == near
     assert f"{100 * found[4096]:.0f}" == far
 

@@ -317,8 +317,8 @@ def interval_note(results: Results) -> str:
         return ""
     return (
         "The 95 % interval is for one comparison alone. The verdict uses a p-value that is "
-        "corrected (Holm) for the number of encodings compared on a split. So an interval can "
-        "exclude 0 while the verdict is “no difference shown”."
+        "corrected for the number of encodings compared on a split (Holm's method). So an interval "
+        "can exclude 0 while the verdict is “no difference shown”."
     )
 
 
