@@ -19,6 +19,7 @@ __all__ = [
     "alternating",
     "axial",
     "ernie",
+    "geometric",
     "interleaved",
     "pixtral",
     "round_robin",
@@ -155,12 +156,31 @@ def ernie(sections: Sequence[int]) -> Axes:
     return tuple(zip(owners, standard_exponents(2 * len(owners)), strict=True))
 
 
+def geometric(pairs: int, count: int = 1, idle: int = 0) -> Axes:
+    """Return axes in turn, with frequencies that grow from 1 to theta; pair j of n has -j/(n - 1).
+
+    pairs: how many pairs each axis has. idle: pairs in front of them that do not rotate.
+    Source: LTX-Video, arXiv 2501.00103, section 2.2; diffusers' transformer_ltx.py. Its positions
+    are `positions.fractions`, and its rope spans all heads of a token.
+
+    Example:
+        >>> from ropewalk import axes
+        >>> [(axis, str(exponent)) for axis, exponent in axes.geometric(2, count=2, idle=1)]
+        [(0, 'None'), (0, '0'), (1, '0'), (0, '-1'), (1, '-1')]
+    """
+    for name, value, least in (("pairs", pairs, 1), ("count", count, 1), ("idle", idle, 0)):
+        check_int(name, value, least)
+    exponents = [Fraction(-j, max(pairs - 1, 1)) for j in range(pairs)]
+    return ((0, None),) * idle + tuple((axis, e) for e in exponents for axis in range(count))
+
+
 def as_code(given: Axes) -> str:
     """Return axes as Python: a call of a function above if one returns them, else pair by pair."""
     pairs, count = len(given), max(axis for axis, _ in given) + 1
     owners = [axis for axis, _ in given]
     shares = tuple(owners.count(axis) for axis in range(count))
     order = tuple(dict.fromkeys(owners))
+    idle = sum(e is None for _, e in given)
     candidates: list[tuple[Callable[..., Axes], tuple[object, ...]]] = [
         (sectioned, (shares,)),
         (interleaved, (shares,)),
@@ -171,6 +191,7 @@ def as_code(given: Axes) -> str:
         (pixtral, (2 * pairs, count)),
         (alternating, (shares[0],)),
         (alternating, (shares[0], order)),
+        (geometric, (sum(e is not None for _, e in given) // count, count, idle)),
     ]
     if count == 3:
         candidates.append((ernie, ((shares[1], shares[2], shares[0]),)))
@@ -178,7 +199,7 @@ def as_code(given: Axes) -> str:
         with suppress(ValueError):
             if make(*arguments) == given:
                 return f"axes.{make.__name__}({', '.join(map(repr, arguments))})"
-    written = [(axis, int(e) if e.denominator == 1 else str(e)) for axis, e in given]
+    written = [(a, e if e is None else int(e) if e.denominator == 1 else str(e)) for a, e in given]
     return f"({written[0]},) * {pairs}" if len(set(written)) == 1 else repr(tuple(written))
 
 
@@ -197,13 +218,17 @@ def check_axes(given: object, pairs: int) -> Axes:
     exponents = [_exponent(i, exponent) for i, (_, exponent) in enumerate(both)]
     for axis, _ in both:
         check_int("each axis of axes", axis, 0)
+    if all(e is None for e in exponents):
+        raise ValueError("axes must have a pair that rotates, got None as the exponent of all")
     used = {axis for axis, _ in both}
     if used != set(range(len(used))):
         raise ValueError(f"axes must use all axes from 0 on, without a gap, got {sorted(used)[:9]}")
     return tuple((axis, exponent) for (axis, _), exponent in zip(both, exponents, strict=True))
 
 
-def _exponent(pair: int, given: Any) -> Fraction:
+def _exponent(pair: int, given: Any) -> Fraction | None:
+    if given is None:
+        return None
     rule = "each exponent of axes must be a finite number, or a fraction such as '1/3', got "
     try:
         return Fraction(given)

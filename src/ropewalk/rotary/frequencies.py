@@ -27,10 +27,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-Axes: TypeAlias = tuple[tuple[int, Fraction], ...]
+Axes: TypeAlias = tuple[tuple[int, Fraction | None], ...]
 """For each pair of dimensions: its position axis, and the exponent e of its frequency theta^-e.
 
-Text has one position axis; M-RoPE has three: time, height and width."""
+Text has one position axis; M-RoPE has three: time, height and width. Without an exponent (None),
+the frequency is 0: the pair does not rotate."""
 
 # Limits of a frequency in radians per position. Between them, float64 can represent both the
 # frequency and its wavelength.

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from ropewalk.checks import check_int, shown
+from ropewalk.rotary.config.diffusers_types import MODELS as DIFFUSERS_MODELS
 from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.layer_spec import LayerSpec
 
@@ -33,7 +34,11 @@ class ModelSpec:
     def from_config(
         cls, config: str | PathLike[str] | Mapping[str, Any], *, pairing: str | None = None
     ) -> ModelSpec:
-        """Read a config.json: a path to it or its folder, its contents, or a transformers config.
+        """Read a config.json: a path to it or its folder, its contents, or a library's own object.
+
+        The object is a config of transformers or a model of diffusers. In a config of diffusers,
+        `_class_name` is the type, and stacks are kinds of blocks by their names in the model, such
+        as "transformer_blocks"; blocks without a rope are layers without one.
 
         All forms are read: legacy `rope_scaling` with its top-level keys, `rope_parameters`, and
         nested forms for each layer type. Most configs do not say how dimensions are paired: a table
@@ -75,11 +80,17 @@ class ModelSpec:
 
     @property
     def layers(self) -> tuple[LayerSpec, ...]:
-        """The text stack."""
-        return self._stack("text")
+        """The layers of `main_stack`."""
+        return self._stack(self.main_stack)
 
-    def layer(self, layer: int, stack: str = "text") -> LayerSpec:
-        """Return one layer of a stack, counted from 0."""
+    @property
+    def main_stack(self) -> str:
+        """The name of the text stack; in a model of diffusers, of its first blocks."""
+        return next(iter(self.stacks)) if self.model_type in DIFFUSERS_MODELS else "text"
+
+    def layer(self, layer: int, stack: str | None = None) -> LayerSpec:
+        """Return one layer of a stack, counted from 0; None: of `main_stack`."""
+        stack = self.main_stack if stack is None else stack
         layers = self._stack(stack)
         check_int("layer", layer, 0)
         if not 0 <= layer < len(layers):

@@ -70,12 +70,13 @@ class RotaryEmbedding(nn.Module):
         cls,
         config: str | PathLike[str] | Mapping[str, Any],
         layer: int = 0,
-        stack: str = "text",
+        stack: str | None = None,
         pairing: str | None = None,
     ) -> RotaryEmbedding:
         """Return the rope of one layer of a config.json, read by `ModelSpec.from_config`.
 
-        config: a path to it or its folder, its contents, or a transformers config.
+        config: what `ModelSpec.from_config` takes.
+        stack: of the layers; None: the text stack, or the first of a model without text.
         The rope does not include two factors of the layer's scores: `LayerSpec.softmax_factor`
         (DeepSeek) and `LayerSpec.query_temperature` (Llama 4, Ministral 3).
         """

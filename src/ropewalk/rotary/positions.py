@@ -14,18 +14,22 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ropewalk.checks import LARGEST, check_int, check_number, shown
+from ropewalk.checks import LARGEST, check_bool, check_int, check_number, shown
 from ropewalk.rotary.shape_checks import INTEGERS
 
 __all__ = [
     "Scheme",
     "context_parallel",
     "coordinates",
+    "crop",
+    "fractions",
     "grid",
     "left_padded",
     "multimodal",
     "offset",
     "packed",
+    "resized",
+    "text",
     "video",
 ]
 
@@ -140,8 +144,25 @@ def grid(height: int, width: int, *, merge: int = 1) -> Tensor:
     return blocks.transpose(2, 3).reshape(2, -1)
 
 
-def video(frames: int, height: int, width: int) -> Tensor:
+def video(
+    frames: int,
+    height: int,
+    width: int,
+    *,
+    start: Sequence[int] = (0, 0, 0),
+    centered: bool = False,
+    fps: float | None = None,
+    base_fps: float = 24.0,
+) -> Tensor:
     """Return frame, row and column of each patch of a video, frame by frame: (3, T * H * W).
+
+    An image is a video of one frame.
+    start: the position of the first patch: (L, 0, 0) for an image after L tokens of text
+        (Lumina 2, Z-Image).
+    centered: rows and columns count from -(n - n // 2) to n // 2 - 1 (Qwen-Image).
+    fps: frames per second; frames are then base_fps / fps apart, and positions are float64
+        coordinates (Cosmos).
+    Source: diffusers' transformer_wan.py, transformer_qwenimage.py, transformer_cosmos.py.
 
     Example:
         >>> from ropewalk import positions
@@ -149,8 +170,114 @@ def video(frames: int, height: int, width: int) -> Tensor:
         tensor([[0, 0, 1, 1],
                 [0, 0, 0, 0],
                 [0, 1, 0, 1]])
+        >>> positions.video(1, 2, 2, start=(5, 0, 0), centered=True)
+        tensor([[ 5,  5,  5,  5],
+                [-1, -1,  0,  0],
+                [-1,  0, -1,  0]])
     """
-    return _lattice(frames, height, width)
+    check_bool("centered", centered)
+    patches = _lattice(frames, height, width)
+    if not isinstance(start, Sequence) or len(start) != 3:
+        raise ValueError(f"start must be three integers: frame, row, column, got {shown(start)}")
+    for name, first in zip(("frame", "row", "column"), start, strict=True):
+        check_int(f"the {name} of start", first, -(2**62))
+    middle = (0, height - height // 2, width - width // 2) if centered else (0, 0, 0)
+    first_patch = [first - half for first, half in zip(start, middle, strict=True)]
+    patches += torch.tensor(first_patch)[:, None]
+    if fps is None:
+        return patches
+    check_number("fps", fps, why=", the frames per second of the video")
+    check_number("base_fps", base_fps)
+    return patches * torch.tensor([[base_fps / fps], [1.0], [1.0]], dtype=torch.float64)
+
+
+def text(length: int, axes: int = 3, *, along: Sequence[int] = (), start: int = 0) -> Tensor:
+    """Return the positions of text tokens of an image or video model: (A, length).
+
+    along: the axes on which tokens count start, start + 1, …; on the others they are at 0. None of
+    the axes in Flux, whose text does not rotate; the first in Lumina 2, the last of four in Flux 2,
+    all of them in Qwen-Image. Join text and image by `torch.cat((text, image), -1)`.
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.text(3, along=(0,), start=1)
+        tensor([[1, 2, 3],
+                [0, 0, 0],
+                [0, 0, 0]])
+    """
+    check_int("length", length, 0)
+    check_int("axes", axes, 1)
+    check_int("start", start, -(2**62))
+    _check_count("length", length, length * axes)
+    if not isinstance(along, Sequence) or not set(along) <= set(range(axes)):
+        raise ValueError(f"along must be axes in 0..{axes - 1}, got {shown(along)}")
+    tokens = torch.zeros(axes, length, dtype=torch.int64)
+    tokens[list(along)] = torch.arange(start, start + length)
+    return tokens
+
+
+def crop(height: int, width: int, *, base: Sequence[int], frames: int | None = None) -> Tensor:
+    """Return row and column of patches, in steps of a grid of the trained size: float64 (2, H * W).
+
+    The image is scaled to the largest size of its shape that the grid has room for, and placed in
+    the middle. base: height and width of that grid, in patches. frames: a video; the first of then
+    three rows is the frame. For a spec with `continuous`.
+    Trap: if the first position is not 0, steps are shorter than the scale, as in that code.
+    Source: diffusers' `get_resize_crop_region_for_grid` and `get_3d_rotary_pos_embed` (CogVideoX,
+    EasyAnimate, HunyuanDiT, whose rope has width first).
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.crop(2, 3, base=(2, 2))
+        tensor([[0.0000, 0.0000, 0.0000, 0.5000, 0.5000, 0.5000],
+                [0.0000, 0.6667, 1.3333, 0.0000, 0.6667, 1.3333]], dtype=torch.float64)
+    """
+    sizes = _grid_sizes("base", base)
+    patches = _lattice(*(() if frames is None else (frames,)), height, width).double()
+    scale = min(sizes[0] / height, sizes[1] / width)
+    for axis, (count, room) in enumerate(zip((height, width), sizes, strict=True), -2):
+        extent = min(round(count * scale), room)
+        first = round((room - extent) / 2)
+        last = (first + extent) * (count - 1) / count
+        patches[axis] = first + patches[axis] * (last - first) / max(count - 1, 1)
+    return patches
+
+
+def resized(height: int, width: int, *, base: Sequence[int]) -> Tensor:
+    """Return row and column of patches on a grid of the trained size, rounded down: (2, H * W).
+
+    base: height and width of that grid, in patches. Source: diffusers' transformer_cogview4.py.
+
+    Example:
+        >>> from ropewalk import positions
+        >>> positions.resized(1, 3, base=(256, 256))
+        tensor([[  0,   0,   0],
+                [  0,  85, 170]])
+    """
+    sizes = torch.tensor(_grid_sizes("base", base))[:, None]
+    return _lattice(height, width) * sizes // torch.tensor([[height], [width]])
+
+
+def fractions(coordinates: Tensor, sizes: Sequence[float]) -> Tensor:
+    """Return coordinates as parts of the trained sizes, on [-1, 1], times π/2: float64 (A, S).
+
+    coordinates: (A, S), in pixels and seconds; sizes: of the A axes, in the same units. For a spec
+    with `continuous` and `axes.geometric`. Source: diffusers' transformer_ltx.py, `forward`.
+
+    Example:
+        >>> import torch
+        >>> from ropewalk import positions
+        >>> positions.fractions(torch.tensor([[0, 1024, 2048]]), (2048,))
+        tensor([[-1.5708,  0.0000,  1.5708]], dtype=torch.float64)
+    """
+    if not isinstance(coordinates, Tensor) or coordinates.shape[:1] != (len(sizes),):
+        got = tuple(coordinates.shape) if isinstance(coordinates, Tensor) else shown(coordinates)
+        raise ValueError(f"coordinates must be ({len(sizes)}, S), a row for each size, got {got}")
+    for i, size in enumerate(sizes):
+        check_number(f"sizes[{i}]", size)
+    of_axes = torch.tensor(sizes, dtype=torch.float64, device=coordinates.device)
+    of_axes = of_axes.reshape(-1, *(1,) * (coordinates.ndim - 1))
+    return (2 * coordinates.double() / of_axes - 1) * (torch.pi / 2)
 
 
 def multimodal(segments: Sequence[int | Sequence[float]], *, start: int = 0) -> Tensor:
@@ -278,6 +405,14 @@ def _check_count(name: str, value: object, count: int) -> None:
     """Raise if an argument requests more than 2^31 positions."""
     if count > MOST:
         raise ValueError(f"{name} must give at most 2^31 positions, got {shown(value)}")
+
+
+def _grid_sizes(name: str, given: Sequence[int]) -> tuple[int, int]:
+    if not isinstance(given, Sequence) or len(given) != 2:
+        raise ValueError(f"{name} must be a height and a width in patches, got {shown(given)}")
+    for side, size in zip(("height", "width"), given, strict=True):
+        check_int(f"the {side} of {name}", size, 1)
+    return given[0], given[1]
 
 
 def _lattice(*sizes: int) -> Tensor:

@@ -29,6 +29,7 @@ __all__ = [
     "LongRoPE",
     "MixedNTK",
     "NTKAware",
+    "PerAxis",
     "Proportional",
     "QwenNTK",
     "Scaling",
@@ -60,11 +61,15 @@ BESIDE_THE_RULE = {
 
 
 class UnscaledRope(NamedTuple):
-    """The rope that a rule changes: theta^-exponent for each pair; R is the rotary_dim."""
+    """The rope that a rule changes: theta^-exponent for each pair; R is the rotary_dim.
+
+    axis_of_pair: the axis of each pair, if positions have several.
+    """
 
     theta: float
     exponents: tuple[Fraction, ...]
     rotary_dim: int
+    axis_of_pair: tuple[int, ...] = ()
 
     def frequencies(self) -> list[Decimal]:
         """Return f_i, to the precision of the current decimal context."""
@@ -588,6 +593,69 @@ class Proportional(Scaling):
         plain = rope.frequencies()
         slowed = [f / Decimal(self.factor) for f in plain[:rotating]]
         return slowed + [Decimal(0)] * (len(plain) - rotating)
+
+
+@_rule
+class PerAxis(Scaling):
+    """A rule for each axis of positions, or None: its pairs count as a rope of their own.
+
+    In a rule, R is then twice the number of the axis's pairs, and L counts steps along the axis.
+    Source: NVIDIA's Cosmos, `VideoRopePosition3DEmb` (NTK-aware, 2, 1 and 1); CineScale, arXiv
+    2508.15774 (NTK-aware, 1, 20 and 20); Kandinsky 5 and 6, `scale_factor` (linear).
+    Trap: NTK-aware by R of the full head gives other frequencies.
+
+    Example:
+        >>> from ropewalk import RotarySpec, axes, scaling
+        >>> rule = scaling.PerAxis((None, scaling.NTKAware(20.0), scaling.NTKAware(20.0)))
+        >>> wan = RotarySpec(128, axes=axes.axial((22, 21, 21)), scaling=rule)
+        >>> slower = wan.wavelengths() / RotarySpec(128, axes=wan.axes).wavelengths()
+        >>> [round(slower[pair].item(), 1) for pair in (0, 21, 22, 42, 43, 63)]
+        [1.0, 1.0, 1.0, 20.0, 1.0, 20.0]
+    """
+
+    rules: tuple[Scaling | None, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rules, (list, tuple)) or not self.rules:
+            raise TypeError(
+                f"rules must be a tuple of a rule for each axis, got {shown(self.rules)}"
+            )
+        object.__setattr__(self, "rules", tuple(self.rules))
+        for rule in self.rules:
+            plain = isinstance(rule, Scaling) and not isinstance(rule, PerAxis)
+            if rule is not None and (not plain or rule.needs_length):
+                raise TypeError(
+                    f"rules must each be None or a rule that does not depend on the length, "
+                    f"since axes have lengths of their own, got {shown(rule)}"
+                )
+        amplitudes = {1.0 if rule is None else rule.amplitude(None) for rule in self.rules}
+        if len(amplitudes) > 1:
+            raise ValueError(
+                f"rules must have one amplitude, got {sorted(amplitudes)}; set attention_factor in "
+                f"each YaRN, or to 1 and amplitude in RotarySpec"
+            )
+
+    def __repr__(self) -> str:
+        given = [repr(rule) if rule is None else f"scaling.{rule!r}" for rule in self.rules]
+        return f"PerAxis(({', '.join(given)}{',' * (len(given) == 1)}))"
+
+    def frequencies(self, rope: UnscaledRope, length: int | None) -> list[Decimal]:
+        count = max(rope.axis_of_pair) + 1
+        if len(self.rules) != count:
+            raise ValueError(
+                f"rules must have one rule for each of {count} axes, got {len(self.rules)}"
+            )
+        scaled: dict[int, Decimal] = {}
+        for axis, rule in enumerate(self.rules):
+            own = [i for i, owner in enumerate(rope.axis_of_pair) if owner == axis]
+            exponents = tuple(rope.exponents[i] for i in own)
+            part = UnscaledRope(rope.theta, exponents, 2 * len(own), (0,) * len(own))
+            new = part.frequencies() if rule is None else rule.frequencies(part, None)
+            scaled |= zip(own, new, strict=True)
+        return [scaled[i] for i in range(len(rope.exponents))]
+
+    def amplitude(self, length: int | None) -> float:
+        return max(1.0 if rule is None else rule.amplitude(None) for rule in self.rules)
 
 
 RULES: tuple[type[Scaling], ...] = (

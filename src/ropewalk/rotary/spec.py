@@ -53,8 +53,8 @@ class RotarySpec:
     amplitude: a factor of cos and sin, on top of the rule's own amplitude.
     reverse: rotate by -m·f_i at position m (nanochat).
     axes: (axis, exponent) of each pair, if positions have several axes or exponents are not 2i/R.
-        Pair i rotates by theta^-exponent per step along its axis. `ropewalk.axes` makes the axes
-        of published models.
+        Pair i rotates by theta^-exponent per step along its axis, or not at all if the exponent is
+        None. `ropewalk.axes` makes the axes of published models.
     blocks: sizes of consecutive blocks of the R dimensions; pairs are made within each block
         (Gemma 4's vision: one block for height, one for width). None: one block, all R.
     continuous: positions are coordinates and may be floats (DINOv3). Angles are then computed in
@@ -259,7 +259,7 @@ class RotarySpec:
                 f"{names} must give frequencies that can be computed, got "
                 f"theta={self.theta}, scaling={shown(self.scaling)}, length={length}"
             ) from None
-        if isinstance(self.scaling, Proportional):
+        if isinstance(self.scaling, Proportional) or self.axes is not None:
             sizes = [f for f in sizes if f]  # a pair of frequency 0 does not rotate, by design
         for f in (min(sizes), max(sizes)):
             if not frequencies.LEAST <= f <= frequencies.MOST:
@@ -281,15 +281,16 @@ class RotarySpec:
 def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
     """Return the radians per position of each pair, computed with at least 60 digits."""
     with localcontext(frequencies.precision(spec.theta)):
-        exponents = frequencies.standard_exponents(spec.rotary_dim)
-        if spec.axes is not None:
-            exponents = tuple(exponent for _, exponent in spec.axes)
-        rope = UnscaledRope(spec.theta, exponents, spec.rotary_dim)
+        pairs: Axes = tuple((0, e) for e in frequencies.standard_exponents(spec.rotary_dim))
+        pairs = pairs if spec.axes is None else spec.axes
+        owners, exponents = zip(*((a, e) for a, e in pairs if e is not None), strict=True)
+        rope = UnscaledRope(spec.theta, exponents, spec.rotary_dim, owners)
         if spec.scaling is None:
             plain = rope.frequencies()
         else:
             plain = spec.scaling.frequencies(rope, length)
-        return tuple(-f if spec.reverse else f for f in plain)
+        rotating = iter(-f if spec.reverse else f for f in plain)
+        return tuple(Decimal(0) if e is None else next(rotating) for _, e in pairs)
 
 
 @lru_cache(maxsize=128)

@@ -14,6 +14,9 @@ A config passes through the files once, and has one name at each stage:
                     `partial_rotary_factor`
     reader          → `LayerSpec` with the origins of its values, and the layers of each stack
 
+A config of diffusers (`_class_name`) goes from `config_json` to `diffusers_reader`, which reads it
+by the rows of `diffusers_types`.
+
 `model_types` has, by model type, what configs leave out: pairing (half or interleaved), default
 theta, layout of heads. `conventions` defines the fields of such an entry.
 `writer` writes a config, and reads it back as a check.

@@ -39,9 +39,14 @@ MAX_KEYS = 10_000  # of one section; they have 200
 
 
 def load_config(source: str | PathLike[str] | JsonObject) -> JsonObject:
-    """Load the JSON of a path, a model's folder, a dictionary or a transformers config."""
+    """Load the JSON of a path, a model's folder, a dictionary, or an object of another library.
+
+    That is a transformers config, or a model of diffusers, which has its class in its JSON.
+    """
     if isinstance(source, Mapping):
         config: Any = source
+    elif hasattr(source, "to_json_string") and not hasattr(source, "to_dict"):
+        config = parse_config(source.to_json_string(), type(source).__name__)
     elif hasattr(source, "to_dict") and not isinstance(source, type):
         config = source.to_dict()
         if isinstance(config, Mapping) and not config.get("model_type"):  # Evolla's SaProt
@@ -50,7 +55,8 @@ def load_config(source: str | PathLike[str] | JsonObject) -> JsonObject:
         config = _read(fspath(source))
     else:
         raise TypeError(
-            f"config must be a path, a dictionary or a transformers config, got {shown(source)}"
+            f"config must be a path, a dictionary or a transformers config (or a diffusers model), "
+            f"got {shown(source)}"
         )
     if not isinstance(config, Mapping):
         raise ValueError(
@@ -64,6 +70,8 @@ def _read(path: str) -> Any:
     try:
         # A path with a NUL is not a folder; `read_text` raises for it.
         file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
+        if not file.exists() and (index := file.with_name("model_index.json")).is_file():
+            file = index  # a pipeline of diffusers, whose reader names the model's folder
         text = read_text(file, MAX_BYTES)
     except (ValueError, OSError) as error:
         # An error of `read_text` names the file; an OSError of `is_dir` does not.

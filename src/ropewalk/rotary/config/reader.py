@@ -25,6 +25,12 @@ from ropewalk.rotary.config.conventions import (
     PAIRING_KEYS,
     RopeConventions,
 )
+from ropewalk.rotary.config.diffusers_reader import (
+    CLASS_DEFAULT,
+    WHOLE_HEAD,
+    is_diffusers,
+    read_diffusers,
+)
 from ropewalk.rotary.config.head_layouts import (
     HEAD_COUNT_KEYS,
     HEAD_DIM_KEYS,
@@ -61,9 +67,7 @@ from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
 
-CLASS_DEFAULT = "default of the model's class"
 MODEL_TYPE = "model_type"  # not in the config.json, but in a table by model type
-WHOLE_HEAD = "whole head"
 ARGUMENT = "argument"
 
 
@@ -85,6 +89,10 @@ def read_config(
     if pairing is not None:
         check_pairing("pairing", pairing)
     config = load_config(source)
+    if is_diffusers(config):
+        if pairing is not None:
+            raise ValueError(f"pairing must be left out for a model of diffusers, got {pairing!r}")
+        return ModelLayers(*read_diffusers(config))
     model_type = model_type_of(config)
     known = {*CONVENTIONS, *MULTIMODAL_MODELS, *UNSUPPORTED}
     if pairing is not None and (model_type not in known or without_rope(config, model_type)):
