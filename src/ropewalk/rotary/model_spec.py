@@ -86,7 +86,7 @@ class ModelSpec:
     @property
     def main_stack(self) -> str:
         """The name of the text stack; in a model of diffusers, of its first blocks."""
-        return next(iter(self.stacks)) if self.model_type in DIFFUSERS_MODELS else "text"
+        return next(iter(self.stacks), "text") if self.model_type in DIFFUSERS_MODELS else "text"
 
     def layer(self, layer: int, stack: str | None = None) -> LayerSpec:
         """Return one layer of a stack, counted from 0; None: of `main_stack`."""
