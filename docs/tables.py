@@ -18,7 +18,10 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
-NAMES = ("precision", "performance", "faults", "frequency-usage", "do-i-need-it", "choosing-theta")
+NAMES = (
+    "precision", "performance", "faults", "frequency-usage", "do-i-need-it", "choosing-theta",
+    "image-and-video",
+)  # fmt: skip
 PAGES = (*(DOCS / f"{name}.md" for name in NAMES), DOCS.parent / "benchmarks" / "README.md")
 USAGE = DOCS.parent / "results" / "frequency-usage" / "README.md"
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -95,6 +98,18 @@ def faults() -> str:
         ["identifier", "what is wrong", "likely cause"],
         [[f"`{name}`", fault.what, fault.cause] for name, fault in FAULTS.items()],
     )
+
+
+def image_ropes() -> str:
+    """Return the rope and the positions of each class of diffusers, and how far its own are off."""
+    lines = []
+    for row in sorted(_results("diffusers-ropes")["rows"], key=lambda row: row["classes"][0]):
+        short = [re.sub(r"Transformer(\dD)?(Model)?$|Model$", "", name) for name in row["classes"]]
+        classes = ", ".join(short)
+        stack = f", {row['stack']}" if row["stack"] else ""
+        off = f"{row['table_error']:.0e} to {row['angle']:,.0f}"
+        lines.append([classes + stack, f"`{row['spec']}`", f"`{row['positions']}`", off])
+    return as_table(["model", "rope", "positions", "off by"], lines)
 
 
 def rotation() -> str:

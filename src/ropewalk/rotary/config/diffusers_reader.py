@@ -183,9 +183,11 @@ def _axial(config: JsonObject, row: RopeOfBlocks) -> tuple[dict[str, Any], dict[
         rotary_dim, rotary_from = int(head_dim * row.rotary), CLASS_DEFAULT
     if isinstance(row.dims, Key):
         value, rotary_from = _value(config, row.dims)
-        dims = [2 * value] * 3 if type(value) is int else _sizes(row.dims.name, value)
-        if type(value) is int:  # pairs of each of three axes; the rest of the head does not rotate
+        if type(row.dims.default) is int:  # pairs of each of three axes; other dimensions rest
+            dims = [2 * positive_int({row.dims.name: value}, row.dims.name, most=MAX_HEAD_DIM)] * 3
             rotary_dim = sum(dims)
+        else:
+            dims = _sizes(row.dims.name, value)
     else:
         dims = list(row.dims(rotary_dim))
     if row.order != "sections" and (sum(dims) != rotary_dim or any(size % 2 for size in dims)):

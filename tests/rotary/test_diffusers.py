@@ -1,0 +1,216 @@
+"""The ropes of diffusers' models, against the code of every class that has one."""
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ropewalk import ModelSpec, RotaryEmbedding, RotarySpec, axes, positions, scaling
+from ropewalk.rotary.config.diffusers_types import MODELS, UNSTATED
+
+FLUX = {"_class_name": "FluxTransformer2DModel", "attention_head_dim": 128, "num_layers": 2}
+FLUX |= {"num_single_layers": 3}
+WAN = {"_class_name": "WanTransformer3DModel", "attention_head_dim": 128, "num_layers": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is deprecated.*:FutureWarning")  # of diffusers' own imports
+def test_every_class_rotates_as_its_spec_says():
+    """Fails for a class that no row covers, another division, theta, order, pairing or position."""
+    pytest.importorskip("diffusers", reason="needs diffusers: pip install -e '.[dev]'")
+    import diffusers_walk
+    from diffusers_rows import ROWS
+
+    known = {*MODELS, *UNSTATED, *diffusers_walk.WITHOUT}
+    assert set(diffusers_walk.classes()) <= known
+    assert {name for row in ROWS for name in row.classes.split()} == set(MODELS)
+    differ = [(f.name, f.row.stack, f) for f in diffusers_walk.walk() if not f.equal]
+    assert not differ
+
+
+def test_blocks_are_stacks():
+    model = ModelSpec.from_config(FLUX)
+    assert {name: len(layers) for name, layers in model.stacks.items()} == {
+        "transformer_blocks": 2,
+        "single_transformer_blocks": 3,
+    }
+    spec = RotarySpec(128, pairing="interleaved", axes=axes.axial((8, 28, 28)))
+    assert {layer.rope for layers in model.stacks.values() for layer in layers} == {spec}
+    assert model.main_stack == "transformer_blocks"
+    assert model.layers == model.stacks["transformer_blocks"]
+    assert RotaryEmbedding.from_config(FLUX, stack="single_transformer_blocks").spec == spec
+    assert ModelSpec.from_config(WAN).layer(1, "cross_attention").rope is None
+
+
+def test_origins_name_the_keys():
+    origins = ModelSpec.from_config({**FLUX, "axes_dims_rope": [64, 32, 32]}).layer(0).origins
+    assert origins["rotary_dim"] == "axes_dims_rope"
+    assert origins["pairing"] == "_class_name"
+    assert origins["theta"] == "default of the model's class"
+
+
+COGVIDEO = {"_class_name": "CogVideoXTransformer3DModel", "attention_head_dim": 64, "num_layers": 1}
+LTX2 = {"_class_name": "LTX2VideoTransformer3DModel", "num_layers": 1, "num_attention_heads": 4,
+        "attention_head_dim": 8, "audio_num_attention_heads": 2,
+        "audio_attention_head_dim": 8}  # fmt: skip
+
+
+def test_a_switch_turns_the_rope_off():
+    assert ModelSpec.from_config(COGVIDEO).layer(0).rope is None
+    on = {**COGVIDEO, "use_rotary_positional_embeddings": True}
+    assert ModelSpec.from_config(on).layer(0).rope.axes == axes.axial((8, 12, 12))
+
+
+def test_the_pairs_of_each_head_in_ltx2():
+    """32 dimensions have 5 pairs for each axis, and one that does not rotate, in the first head."""
+    split = ModelSpec.from_config({**LTX2, "rope_type": "split"}).layer(0).rope
+    assert split.blocks == (8,) * 4
+    assert split.axes == axes.geometric(5, 3, idle=1)
+    assert split.inverse_frequencies()[0] == 0
+    assert split.wavelengths()[0] == torch.inf
+    q = torch.randn(1, 1, 7, 32)
+    turned = RotaryEmbedding(split).rotate(q, torch.linspace(-1, 1, 7).expand(3, -1))
+    assert torch.equal(turned[..., [0, 4]], q[..., [0, 4]])
+    assert not torch.isclose(turned, q).all(-2)[..., 5:8].any()
+
+
+PIPELINE = {"_class_name": "FluxPipeline", "_diffusers_version": "0.42.1",
+            "transformer": ["diffusers", "FluxTransformer2DModel"],
+            "vae": ["diffusers", "AutoencoderKL"]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (PIPELINE, "got the index of a pipeline, 'FluxPipeline'; the folder with a rope is transf"),
+        ({**FLUX, "rope_theta": 500.0}, "rope_theta must be absent for FluxTransformer2DModel"),
+        ({**FLUX, "axes_dims_rope": [16, 56, 58]}, "axes_dims_rope must divide the 128 dimensions"),
+        ({**FLUX, "axes_dims_rope": [15, 57, 56]}, "axes_dims_rope must divide the 128 dimensions"),
+        ({**FLUX, "axes_dims_rope": 3}, "axes_dims_rope must be a list, got 3"),
+        ({**FLUX, "num_layers": -1}, "num_layers must be an integer above 0, got -1"),
+        ({**FLUX, "num_layers": 10**9}, "num_layers must be at most 10,000"),
+        ({"_class_name": "FluxTransformer2DModle"}, r"did you mean 'FluxTransformer2DModel'\?"),
+        ({"_class_name": "FluxTransformer2DModel"}, "num_layers must be given"),
+        ({"_class_name": 3}, "_class_name must be a class of diffusers"),
+        ({"_class_name": "MochiTransformer3DModel"}, "LearnedRotaryEmbedding"),
+        ({"_class_name": "ErnieImageTransformer2DModel"}, "it is not a rotation"),
+        ({**LTX2, "rope_type": "both"}, 'rope_type must be "interleaved" or "split"'),
+        ({"_class_name": "CosmosTransformer3DModel", "attention_head_dim": 128, "num_layers": 1,
+          "rope_scale": [2.0, 0, 1.0]}, "rope_scale must give a scaling rule"),
+    ],
+)  # fmt: skip
+def test_bad_input(config, says):
+    with pytest.raises(ValueError, match=says) as error:
+        ModelSpec.from_config(config)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_of_a_pipeline_names_the_folder(tmp_path):
+    (tmp_path / "model_index.json").write_text(json.dumps(PIPELINE), "utf-8")
+    with pytest.raises(ValueError, match="the folder with a rope is transformer"):
+        ModelSpec.from_config(tmp_path)
+    (tmp_path / "transformer").mkdir()
+    (tmp_path / "transformer" / "config.json").write_text(json.dumps(FLUX), "utf-8")
+    assert ModelSpec.from_config(tmp_path / "transformer") == ModelSpec.from_config(FLUX)
+
+
+RULES = st.sampled_from(
+    [
+        None,
+        scaling.Linear(2.0),
+        scaling.NTKAware(20.0),
+        scaling.YaRN(4.0, original_length=64, attention_factor=1.0),
+        scaling.Llama3(8.0, 1.0, 4.0, original_length=64),
+    ]
+)
+
+
+@given(st.lists(st.tuples(st.integers(2, 12), RULES), min_size=1, max_size=4))
+def test_rules_per_axis_are_ropes_of_their_own(parts):
+    """Each axis has the frequencies of a rope of only its pairs under its rule."""
+    pairs, rules = zip(*parts, strict=True)
+    both = RotarySpec(2 * sum(pairs), axes=axes.axial(pairs), scaling=scaling.PerAxis(rules))
+    alone = [RotarySpec(2 * n, scaling=rule) for n, rule in zip(pairs, rules, strict=True)]
+    assert torch.equal(
+        both.inverse_frequencies(), torch.cat([spec.inverse_frequencies() for spec in alone])
+    )
+    names = {"RotarySpec": RotarySpec, "axes": axes, "scaling": scaling}
+    assert eval(repr(both), names) == both
+
+
+def test_rules_per_axis_must_fit():
+    plane = axes.axial((2, 2))
+    with pytest.raises(ValueError, match="one rule for each of 2 axes, got 1"):
+        RotarySpec(8, axes=plane, scaling=scaling.PerAxis((None,)))
+    with pytest.raises(TypeError, match="does not depend on the length"):
+        scaling.PerAxis((scaling.DynamicNTK(2.0, original_length=64),))
+    with pytest.raises(ValueError, match="rules must have one amplitude"):
+        scaling.PerAxis((None, scaling.YaRN(4.0, original_length=64)))
+    with pytest.raises(TypeError, match="rules must be a tuple"):
+        scaling.PerAxis(scaling.Linear(2.0))
+
+
+@given(st.integers(2, 40), st.integers(1, 3), st.integers(0, 3))
+def test_geometric_frequencies(pairs, count, idle):
+    """From 1 to theta, a constant factor apart; repr names the call."""
+    spec = RotarySpec(2 * (idle + pairs * count), axes=axes.geometric(pairs, count, idle))
+    speeds = spec.inverse_frequencies()
+    assert not speeds[:idle].any()
+    expected = Decimal(10_000) ** (Decimal(1) / (pairs - 1))
+    assert (speeds[idle + count :] / speeds[idle:-count] - float(expected)).abs().max() < 1e-9
+    assert f"axes.geometric({pairs}, {count}, {idle})" in repr(spec) or count * idle == 0
+    assert eval(repr(spec), {"RotarySpec": RotarySpec, "axes": axes}) == spec
+
+
+def test_an_exponent_of_none_does_not_rotate():
+    with pytest.raises(ValueError, match="axes must have a pair that rotates"):
+        RotarySpec(4, axes=((0, None), (0, None)))
+    spec = RotarySpec(6, axes=((0, 0), (0, None), (0, Fraction(1, 2))), theta=100.0)
+    assert spec.inverse_frequencies().tolist() == [1.0, 0.0, 0.1]
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 9))
+def test_positions_of_images_and_text(frames, height, width, text):
+    """Text counts on the axes that it is said to; an image starts where it is said to."""
+    plain = positions.video(frames, height, width)
+    moved = positions.video(frames, height, width, start=(text, -2, 0))
+    assert torch.equal(moved - plain, torch.tensor([[text], [-2], [0]]).expand_as(plain))
+    middle = positions.video(frames, height, width, centered=True)
+    assert middle[1].max() == height // 2 - 1
+    assert middle[2].min() == -(width - width // 2)
+    slow = positions.video(frames, height, width, fps=12.0)
+    assert torch.equal(slow, plain * torch.tensor([[2.0], [1.0], [1.0]], dtype=torch.float64))
+    words = positions.text(text, along=(0, 2), start=4)
+    assert torch.equal(words, torch.arange(4, 4 + text) * torch.tensor([[1], [0], [1]]))
+    inside = positions.crop(height, width, base=(30, 45))
+    assert (inside >= 0).all()
+    assert (inside[0] < 30).all()
+    assert (inside[1] < 45).all()
+    assert positions.resized(height, width, base=(9, 9)).max() <= 8
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: positions.video(2, 2, 2, fps=0), "fps must be finite and above 0, got 0"),
+        (lambda: positions.video(2, 2, 2, start=(1, 2)), "start must be three integers"),
+        (lambda: positions.text(3, 2, along=(2,)), r"along must be axes in 0\.\.1"),
+        (lambda: positions.crop(2, 2, base=(30,)), "base must be a height and a width"),
+        (lambda: positions.resized(2, 2, base=(0, 3)), "height of base must be at least 1"),
+        (lambda: positions.fractions(torch.ones(2, 3), (1.0,)), r"coordinates must be \(1, S\)"),
+        (lambda: positions.fractions(torch.ones(1, 3), (0.0,)), r"sizes\[0\] must be finite"),
+    ],
+)
+def test_bad_positions(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
+def test_positions_on_the_wrong_number_of_axes():
+    rope = RotaryEmbedding.from_config(WAN)
+    with pytest.raises(ValueError, match="positions must have a first axis of size 3"):
+        rope.rotate(torch.ones(1, 1, 4, 128), positions.grid(2, 2))
