@@ -102,14 +102,19 @@ def faults() -> str:
 
 def image_ropes() -> str:
     """Return the rope and the positions of each class of diffusers, and how far its own are off."""
+    same: dict[tuple[str, str, str], list[Any]] = {}
+    for row in _results("diffusers-ropes")["rows"]:
+        same.setdefault((row["spec"], row["positions"], row["stack"]), []).append(row)
     lines = []
-    for row in sorted(_results("diffusers-ropes")["rows"], key=lambda row: row["classes"][0]):
-        short = [re.sub(r"Transformer(\dD)?(Model)?$|Model$", "", name) for name in row["classes"]]
-        classes = ", ".join(short)
-        stack = f", {row['stack']}" if row["stack"] else ""
-        off = f"{row['table_error']:.0e} to {row['angle']:,.0f}"
-        lines.append([classes + stack, f"`{row['spec']}`", f"`{row['positions']}`", off])
-    return as_table(["model", "rope", "positions", "off by"], lines)
+    for (spec, positions, stack), rows in same.items():
+        names = sorted(name for row in rows for name in row["classes"])
+        short = [re.sub(r"Transformer(\dD)?(Model)?$|Model$", "", name) for name in names]
+        off = " to ".join(f"{f(row['table_error'] for row in rows):.0e}" for f in (min, max))
+        off = off if len(rows) > 1 else off.partition(" ")[0]
+        angle = max(row["angle"] for row in rows)
+        named = ", ".join(short) + (f" ({stack})" if stack else "")
+        lines.append([named, f"`{spec}`", f"`{positions}`", off, f"{angle:,.0f}"])
+    return as_table(["model", "rope", "positions", "off by", "angles to"], sorted(lines))
 
 
 def rotation() -> str:

@@ -46,21 +46,21 @@ def test_autocast_does_not_round_positions():
 
 
 def smallest(name):
-    """Return a config of a class with one block of each kind and heads of 128 dimensions."""
+    """Return a config of a class with one block of each kind and heads of 192 dimensions."""
     config = {"_class_name": name}
     for number, rope in MODELS[name].values():
         config[number] = 1
         if rope is None:
             continue
         if isinstance(rope.head_dim, tuple):
-            sizes = (2, 64) if rope.order == "geometric" else (1024, 8)
+            sizes = (2, 96) if rope.order == "geometric" else (1536, 8)
             config |= zip(rope.head_dim, sizes, strict=True)
         else:
-            config.setdefault(rope.head_dim, 128)
+            config.setdefault(rope.head_dim, 192)
         if isinstance(rope.dims, Key) and rope.order == "axial":
-            config[rope.dims.name] = 16 if isinstance(rope.dims.default, int) else [48, 40, 40]
+            config[rope.dims.name] = 16 if isinstance(rope.dims.default, int) else [72, 60, 60]
         if any(key.name == "rope_scaling" for key in rope.rule_keys):
-            config["rope_scaling"] = {"short_factor": [1.0] * 64, "long_factor": [1.0] * 64}
+            config["rope_scaling"] = {"short_factor": [1.0] * 96, "long_factor": [1.0] * 96}
     return config
 
 
