@@ -239,6 +239,8 @@ def test_a_mistake_is_named():
         (made(video, 0, 1, 1), "frames must be at least 1, got 0"),
         (made(positions.coordinates, 2**40, 2), count),
         (made(positions.coordinates, 3, 0), "width must be at least 1, got 0"),
+        (made(positions.resized, 2, 2, base=(2, 2), start=-1), "start must be at least 0, got -1"),
+        (made(positions.resized, 2, 2, base=(2, 2), start=2**62), "start must be at most 2^31"),
         (made(multimodal, [2**40]), f"segments {count}"),
         (made(multimodal, [2**30] * 3), f"segments {count}"),
         (made(multimodal, [(2**20, 2**20)]), count),

@@ -243,19 +243,33 @@ def crop(height: int, width: int, *, base: Sequence[int], frames: int | None = N
     return patches
 
 
-def resized(height: int, width: int, *, base: Sequence[int]) -> Tensor:
-    """Return row and column of patches on a grid of the trained size, rounded down: (2, H * W).
+def resized(
+    height: int, width: int, *, base: Sequence[int], start: int = 0, rounded: bool = True
+) -> Tensor:
+    """Return row and column of patches on a grid of the trained size: (2, H * W).
 
-    base: height and width of that grid, in patches. Source: diffusers' transformer_cogview4.py.
+    base: height and width of that grid, in patches. start: rows and columns count from there before
+    they are resized: 1 in most Perception Encoders. rounded: round down to integers (CogView4);
+    otherwise float64, for a spec with `continuous` (EVA-02, Perception Encoder).
+    Source: diffusers' transformer_cogview4.py; timm's pos_embed_sincos.py (`ref_feat_shape`,
+    `grid_offset`).
 
     Example:
         >>> from ropewalk import positions
         >>> positions.resized(1, 3, base=(256, 256))
         tensor([[  0,   0,   0],
                 [  0,  85, 170]])
+        >>> positions.resized(1, 3, base=(2, 2), rounded=False)
+        tensor([[0.0000, 0.0000, 0.0000],
+                [0.0000, 0.6667, 1.3333]], dtype=torch.float64)
     """
+    check_int("start", start, 0)
+    if start > MOST:
+        raise ValueError(f"start must be at most 2^31, got {start}")
+    check_bool("rounded", rounded)
     sizes = torch.tensor(_grid_sizes("base", base))[:, None]
-    return _lattice(height, width) * sizes // torch.tensor([[height], [width]])
+    patches, counts = (_lattice(height, width) + start) * sizes, torch.tensor([[height], [width]])
+    return patches // counts if rounded else patches.double() / counts
 
 
 def fractions(coordinates: Tensor, sizes: Sequence[float]) -> Tensor:
