@@ -12,6 +12,12 @@ PAIRING_KEYS = ("rope_interleave", "rope_interleaved", "rotary_emb_interleaved")
 #: code of its model type reads: "half" or "interleaved".
 CONVERTED_PAIRING_KEY = "rope_pairing"
 
+#: Where a value of a rope came from, if not from a key of the config.
+CLASS_DEFAULT, WHOLE_HEAD = "default of the model's class", "whole head"
+MODEL_TYPE = "model_type"  # a table by model type
+CLASS_NAME = "_class_name"  # the code of diffusers' class, which each of its configs names
+ARGUMENT = "argument"
+
 #: The key that switches Qwen-1's rule on, `QwenNTK`. Its length is `seq_length`.
 DOUBLING_KEY = "use_dynamic_ntk"
 

@@ -15,6 +15,7 @@ from ropewalk.rotary.config.config_json import (
     positive_int,
     positive_theta,
 )
+from ropewalk.rotary.config.conventions import CLASS_DEFAULT, CLASS_NAME, WHOLE_HEAD
 from ropewalk.rotary.config.diffusers_types import (
     MODELS,
     NOT_OF_THE_ROPE,
@@ -28,9 +29,6 @@ from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.scaling import Scaling
 from ropewalk.rotary.spec import MAX_HEAD_DIM, Axes, RotarySpec
 
-CLASS_NAME = "_class_name"  # in each config.json of diffusers; the pairing is in its code
-CLASS_DEFAULT = "default of the model's class"
-WHOLE_HEAD = "whole head"
 MAX_BLOCKS = 10_000
 #: LTX-2's key for the pairs of each head: halves, or neighbors over all heads.
 SPLIT_KEY = Key("rope_type", "interleaved")

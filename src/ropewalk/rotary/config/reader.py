@@ -20,17 +20,16 @@ from ropewalk.rotary.config.config_json import (
     positive_length,
 )
 from ropewalk.rotary.config.conventions import (
+    ARGUMENT,
+    CLASS_DEFAULT,
     CONVERTED_PAIRING_KEY,
     DOUBLING_KEY,
+    MODEL_TYPE,
     PAIRING_KEYS,
+    WHOLE_HEAD,
     RopeConventions,
 )
-from ropewalk.rotary.config.diffusers_reader import (
-    CLASS_DEFAULT,
-    WHOLE_HEAD,
-    is_diffusers,
-    read_diffusers,
-)
+from ropewalk.rotary.config.diffusers_reader import is_diffusers, read_diffusers
 from ropewalk.rotary.config.head_layouts import (
     HEAD_COUNT_KEYS,
     HEAD_DIM_KEYS,
@@ -66,10 +65,6 @@ from ropewalk.rotary.config.unread_types import UNSUPPORTED
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.scaling import YaRN
 from ropewalk.rotary.spec import Pairing, RotarySpec, check_pairing
-
-MODEL_TYPE = "model_type"  # not in the config.json, but in a table by model type
-ARGUMENT = "argument"
-
 
 # Pairs in all distinct ropes of a model together; published models have at most about 500.
 MAX_PAIRS = 12_288

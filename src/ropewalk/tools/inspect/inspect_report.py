@@ -12,7 +12,12 @@ from typing import Any
 
 from ropewalk.checks import ranges
 from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
-from ropewalk.rotary.config.reader import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, WHOLE_HEAD
+from ropewalk.rotary.config.conventions import (
+    ARGUMENT,
+    CLASS_DEFAULT,
+    MODEL_TYPE,
+    WHOLE_HEAD,
+)
 from ropewalk.tools.inspect.cautions import pairing_words
 from ropewalk.tools.inspect.differences import Comparison, LayerDifference
 from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, RopeFacts, Turns
