@@ -9,7 +9,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropewalk import ModelSpec, RotaryEmbedding, RotarySpec, axes, positions, scaling
+from ropewalk import (
+    LearnedRotaryEmbedding,
+    ModelSpec,
+    RotaryEmbedding,
+    RotarySpec,
+    axes,
+    positions,
+    scaling,
+)
 from ropewalk.rotary.config.diffusers_types import MODELS, UNSTATED
 
 FLUX = {"_class_name": "FluxTransformer2DModel", "attention_head_dim": 128, "num_layers": 2}
@@ -30,6 +38,33 @@ def test_every_class_rotates_as_its_spec_says():
     assert {name for row in ROWS for name in row.classes.split()} == set(MODELS)
     differ = [(f.name, f.row.stack, f) for f in diffusers_walk.walk() if not f.equal]
     assert not differ
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:In CPU autocast:UserWarning")  # of its own code
+def test_mochi_is_a_learned_rope():
+    """Fails if frequencies per head, or sums over axes, are not those of its code."""
+    own = pytest.importorskip("diffusers.models.transformers.transformer_mochi").MochiRoPE()
+    frequencies = torch.randn(3, 2, 8)  # (A, H, R/2)
+    rope = LearnedRotaryEmbedding(RotarySpec(16, axes=axes.axial((3, 3, 2))), heads=2)
+    rope.load_state_dict({"frequencies": frequencies})
+    at = own._get_positions(2, 3, 4, dtype=torch.float32).T
+    theirs = own(frequencies, 2, 3, 4, dtype=torch.float32)
+    for ours, table in zip(rope.tables(at), theirs, strict=True):
+        assert (ours[0].transpose(0, 1) - table).abs().max() < 1e-4  # of angles up to 300
+
+
+@pytest.mark.slow
+def test_ernie_image_does_not_rotate():
+    """Fails once its code keeps norms, and then a spec may state it."""
+    pytest.importorskip("diffusers")
+    from diffusers_rows import code
+
+    own = code("~ernie_image:ErnieImageSingleStreamAttnProcessor.__call__:apply_rotary_emb")
+    angles = code("~ernie_image:ErnieImageEmbedND3")(128, 256, (32, 48, 48))
+    x = torch.randn(1, 9, 2, 128)
+    turned = own(x, angles(positions.video(1, 3, 3).T[None]))
+    assert not torch.isclose(turned.norm(dim=-1), x.norm(dim=-1), rtol=1e-2)[:, 1:].all(-1).any()
 
 
 def test_blocks_are_stacks():
