@@ -1,11 +1,14 @@
 """The ropes of diffusers' models, against the code of every class that has one."""
 
 import json
+import random
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 import torch
+from config_mutations import NONSENSE, PLAUSIBLE
+from diffusers_configs import smallest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +21,7 @@ from ropewalk import (
     positions,
     scaling,
 )
-from ropewalk.rotary.config.diffusers_types import MODELS, UNSTATED
+from ropewalk.rotary.config.diffusers_types import MODELS, UNSTATED, Key
 
 FLUX = {"_class_name": "FluxTransformer2DModel", "attention_head_dim": 128, "num_layers": 2}
 FLUX |= {"num_single_layers": 3}
@@ -142,6 +145,27 @@ def test_bad_input(config, says):
     with pytest.raises(ValueError, match=says) as error:
         ModelSpec.from_config(config)
     assert "\n" not in str(error.value)
+
+
+@given(st.sampled_from(sorted(MODELS)), st.integers(0, 2**32), st.integers(1, 2))
+def test_damaged_configs(name, seed, changes):
+    """Fails for an error of another type, one of several lines, and, by its time, endless work."""
+    rng, config = random.Random(seed), smallest(name)
+    ropes = [rope for _, rope, _ in MODELS[name].values() if rope is not None]
+    keys = [key for rope in ropes for key in (rope.dims, rope.rotary, rope.theta, *rope.rule_keys)]
+    names = [key.name.partition("|")[0] for key in keys if isinstance(key, Key)]
+    for _ in range(changes):
+        config[rng.choice([*config, *names])] = rng.choice((*NONSENSE, *PLAUSIBLE))(rng)
+    said, stacks = "", {}
+    try:
+        stacks = ModelSpec.from_config(config).stacks
+    except ValueError as error:
+        said = str(error)
+    assert len(said) < 1_500
+    assert "\n" not in said
+    for rope in (layers[0].rope for layers in stacks.values()):
+        if rope is not None:
+            assert rope.inverse_frequencies(9 if rope.needs_length else None).isfinite().all()
 
 
 def test_a_folder_of_a_pipeline_names_the_folder(tmp_path):

@@ -5,6 +5,7 @@ docs/image-and-video.md names the reports.
 
 import pytest
 import torch
+from diffusers_configs import smallest
 
 from ropewalk import ModelSpec, RotaryEmbedding, positions
 from ropewalk.rotary.config.diffusers_types import MODELS, Key
@@ -45,29 +46,10 @@ def test_autocast_does_not_round_positions():
         assert torch.equal(rotated(RotaryEmbedding(rope.spec), at), plain)
 
 
-def smallest(name):
-    """Return a config of a class with one block of each kind and heads of 192 dimensions."""
-    config = {"_class_name": name}
-    for number, rope in MODELS[name].values():
-        config[number] = 1
-        if rope is None:
-            continue
-        if isinstance(rope.head_dim, tuple):
-            sizes = (2, 96) if rope.order == "geometric" else (1536, 8)
-            config |= zip(rope.head_dim, sizes, strict=True)
-        else:
-            config.setdefault(rope.head_dim, 192)
-        if isinstance(rope.dims, Key) and rope.order == "axial":
-            config[rope.dims.name] = 16 if isinstance(rope.dims.default, int) else [72, 60, 60]
-        if any(key.name == "rope_scaling" for key in rope.rule_keys):
-            config["rope_scaling"] = {"short_factor": [1.0] * 96, "long_factor": [1.0] * 96}
-    return config
-
-
 def test_theta_is_handed_on():
     """diffusers 10111. Fails for a class whose key of theta is not read."""
     for name, kinds in MODELS.items():
-        keys = {rope.theta for _, rope in kinds.values() if rope and isinstance(rope.theta, Key)}
+        keys = {rope.theta for _, rope, _ in kinds.values() if rope and isinstance(rope.theta, Key)}
         config = smallest(name) | {key.name: 777.0 for key in keys}
         stacks = ModelSpec.from_config(config).stacks
         ropes = [layers[0].rope for layers in stacks.values() if layers[0].rope]

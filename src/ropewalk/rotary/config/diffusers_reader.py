@@ -30,6 +30,7 @@ from ropewalk.rotary.scaling import Scaling
 from ropewalk.rotary.spec import MAX_HEAD_DIM, Axes, RotarySpec
 
 MAX_BLOCKS = 10_000
+MAX_AXES = 8  # published models have at most 4
 #: LTX-2's key for the pairs of each head: halves, or neighbors over all heads.
 SPLIT_KEY = Key("rope_type", "interleaved")
 
@@ -47,8 +48,8 @@ def read_diffusers(config: JsonObject) -> tuple[dict[str, tuple[LayerSpec, ...]]
     _check_keys(config, rows)
     stacks = {}
     for stack, blocks in rows.items():
-        count = _count(config, blocks.number)
-        if count:
+        count = blocks.made(_count(config, blocks.number))
+        if count > 0:
             stacks[stack] = (_layer(config, blocks.rope),) * count
     return stacks, name
 
@@ -117,10 +118,10 @@ def _count(config: JsonObject, key: str) -> int:
     """Return how many blocks there are: a number that may be 0, or the length of a list."""
     value, _ = _value(config, Key(key))
     if isinstance(value, (list, tuple)):
-        return len(value)
-    return (
-        0 if value == 0 and type(value) is int else positive_int({key: value}, key, most=MAX_BLOCKS)
-    )
+        value = len(value)
+    if value == 0 and type(value) is int:
+        return 0
+    return positive_int({key: value}, key, most=MAX_BLOCKS)
 
 
 def _layer(config: JsonObject, row: RopeOfBlocks | None) -> LayerSpec:
@@ -165,20 +166,28 @@ def _head_dim(config: JsonObject, row: RopeOfBlocks) -> tuple[int, str]:
 
 
 def _sizes(key: str, value: Any) -> list[int]:
-    return [positive_int({key: size}, key, most=MAX_HEAD_DIM) for size in as_list(key, value)]
+    sizes = as_list(key, value)
+    if not 1 <= len(sizes) <= MAX_AXES:
+        raise ValueError(
+            f"{key} must have 1 to {MAX_AXES} sizes, one for each axis, got {len(sizes)}"
+        )
+    return [positive_int({key: size}, key, most=MAX_HEAD_DIM) for size in sizes]
+
+
+def _rotary_dim(config: JsonObject, row: RopeOfBlocks, head_dim: int) -> tuple[int, str]:
+    """Return R and where it is read: a key of R or of its part of the head, or the class."""
+    if not isinstance(row.rotary, Key):
+        return int(head_dim * row.rotary), WHOLE_HEAD if row.rotary == 1.0 else CLASS_DEFAULT
+    part, path = _value(config, row.rotary)
+    whole_number = type(part) is int
+    positive_float(path, part, most=float(head_dim) if whole_number else 1.0)
+    return part if whole_number else int(head_dim * part), path
 
 
 def _axial(config: JsonObject, row: RopeOfBlocks) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the fields of a rope whose axes share a head, and where they are read."""
     head_dim, head_from = _head_dim(config, row)
-    rotary_dim, rotary_from = head_dim, WHOLE_HEAD
-    if isinstance(row.rotary, Key):
-        part, rotary_from = _value(config, row.rotary)
-        whole_number = type(part) is int
-        positive_float(row.rotary.name, part, most=float(head_dim) if whole_number else 1.0)
-        rotary_dim = part if whole_number else int(head_dim * part)
-    elif row.rotary != 1.0:
-        rotary_dim, rotary_from = int(head_dim * row.rotary), CLASS_DEFAULT
+    rotary_dim, rotary_from = _rotary_dim(config, row, head_dim)
     if isinstance(row.dims, Key):
         value, rotary_from = _value(config, row.dims)
         if type(row.dims.default) is int:  # pairs of each of three axes; other dimensions rest
@@ -217,6 +226,10 @@ def _geometric(config: JsonObject, row: RopeOfBlocks) -> tuple[dict[str, Any], d
     """Return the fields of a rope over all heads, and where they are read."""
     heads, size = (positive_int(config, key, most=MAX_HEAD_DIM) for key in row.head_dim)
     width, origin = heads * size, " * ".join(row.head_dim)
+    if width > MAX_HEAD_DIM:
+        raise ValueError(
+            f"{origin} must be at most {MAX_HEAD_DIM:,}, as the rope spans all heads, got {width:,}"
+        )
     assert not isinstance(row.dims, Key)
     count = len(row.dims(width))
     pairs, rest = divmod(width, 2 * count)

@@ -69,10 +69,14 @@ class RopeOfBlocks(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Blocks of a model: the key of their number or list, and their rope, or None without one."""
+    """Blocks of a model: the key of their number or list, and their rope, or None without one.
+
+    made: how many blocks a number makes.
+    """
 
     number: str
     rope: RopeOfBlocks | None
+    made: Callable[[int], int] = int
 
 
 Kinds: TypeAlias = dict[str, str | Blocks]
@@ -157,7 +161,8 @@ _add("CogView4Transformer2DModel GlmImageTransformer2DModel",
      RopeOfBlocks(dims=parts(2), pairing="half", other_keys=("rope_axes_dim",)), DOUBLE)
 DIT = RopeOfBlocks(dims=parts(2), order="width first", continuous=True)
 _add("HunyuanDiT2DModel", DIT, BLOCKS | CROSS)
-_add("HunyuanDiT2DControlNetModel", DIT, {"controlled_blocks": "transformer_num_layers"})
+_add("HunyuanDiT2DControlNetModel", DIT,
+     {"blocks": Blocks("transformer_num_layers", DIT, lambda layers: layers // 2 - 1)})
 SECTIONS = RopeOfBlocks(dims=Key("mrope_section", (24, 20, 20)), order="sections", pairing="half",
                         theta=Key("rope_theta", 5_000_000))
 _add("Ideogram4Transformer2DModel", SECTIONS, LAYERS)
@@ -238,7 +243,7 @@ _add("StableAudioDiTModel", SOUND._replace(rotary=0.5), DOUBLE | CROSS)
 _add("StableAudio3DiTModel", SOUND._replace(head_dim=("embed_dim", "num_heads"), rotary=0.5),
      {"transformer_blocks": "depth", "cross_attention": Blocks("depth", None)})
 _add("AutoencoderSAME", SOUND._replace(head_dim="dim_heads", rotary=0.5),
-     {"encoder": "encoder_transformer_depths"})
+     {"stages": "encoder_transformer_depths"})
 _add("AceStepTransformer1DModel",
      SOUND._replace(head_dim="head_dim", theta=Key("rope_theta", 1_000_000.0)),
      {"layers": "num_hidden_layers", "cross_attention": Blocks("num_hidden_layers", None)})
