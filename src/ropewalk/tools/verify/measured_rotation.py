@@ -47,6 +47,14 @@ class Structure:
         """Return the structure at its first positions."""
         return replace(self, positions=self.positions[:row], blocks=self.blocks[:row])
 
+    def moving(self) -> Structure:
+        """Return the structure of the pairs whose rotation depends on the position."""
+        moves = (self.blocks - self.blocks[:1]).abs().amax((0, 2, 3)) > UNSEEN
+        still = self.still.clone()
+        still[self.writes[~moves]] = self.amplitudes[0, ~moves, None]
+        blocks, reads, writes = self.blocks[:, moves], self.reads[moves], self.writes[moves]
+        return replace(self, reads=reads, writes=writes, blocks=blocks, still=still)
+
     @property
     def near(self) -> Structure:
         """The structure at near positions."""

@@ -46,10 +46,13 @@ Named = tuple[str, str]  # a fault, and what it is in words
 BFLOAT16 = 2.0**-8  # the largest relative error of a number in bfloat16
 
 
-def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Structure | None]:
+def check_rotation(
+    near: Tensor, positions: Tensor, alone: bool = False
+) -> tuple[list[Check], Structure | None]:
     """Return verdicts that need no specification, and the structure if pairs rotate.
 
-    near: matrices (P, D, D) at positions (P,), of which the first is 0.
+    near: matrices (P, D, D) at positions (P,), of which the first is 0. alone: whether positions
+    move along one axis of several; pairs of other axes are then left out.
     """
     name = "rotates pairs"
     finite = torch.isfinite(near).all(-1).all(-1)
@@ -67,6 +70,7 @@ def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Struct
         worst = (near.mT @ near - torch.eye(near.shape[-1], dtype=near.dtype)).abs().max().item()
         says = "dimensions are not mixed in pairs, so lengths and distances are not kept"
         return [fault(name, "not-a-rotation", says, error=worst)], None
+    structure = structure.moving() if alone else structure
     if not len(structure.writes):
         says = "no dimension rotates: frequencies are 0, or no rotation is applied"
         return [fault(name, "uninitialised-frequencies", says)], None
@@ -334,7 +338,7 @@ def _compare_frequencies(
     off_by = f"off by {error:.3g} radians at position {int(near.positions[row]):,}"
     says = f"{mistake}; {off_by}" if mistake else off_by
     theta = named == "theta" and spec.scaling is None
-    numbers = {"theta": fit_theta(measured.abs())[0]} if theta else {}
+    numbers = {"theta": fit_theta(measured.abs(), _exponents(exact, spec))[0]} if theta else {}
     first = fault(name, named, says, mistake=mistake, **numbers, error=error)
     return [first, *(fault("rounding", other, why, mistake=why) for other, why in more)]
 
@@ -357,13 +361,18 @@ def _explained(
     return []
 
 
+def _exponents(exact: Tensor, spec: RotarySpec) -> Tensor | None:
+    """Return the exponents of theta in frequencies (R/2,) if axes state them, else None."""
+    return None if spec.axes is None else -exact.abs().log() / math.log(spec.theta)
+
+
 def _rounded_or_theta(measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float) -> Named:
     """Return what can be said of frequencies (R/2,), without signs, that no mistake explains.
 
     coarse: by how much rounded tables may move an angle.
     """
     factors = measured / exact.clamp(min=1e-30)
-    theta, divided, misfit = fit_theta(measured.clamp(min=1e-30))
+    theta, divided, misfit = fit_theta(measured.clamp(min=1e-30), _exponents(exact, spec))
     if len(measured) < 3:
         misfit = math.inf
     elif factors.std() < 1e-6:

@@ -17,7 +17,7 @@ from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.verify import call_checks, function_checks
+from ropewalk.tools.verify import axis_checks, call_checks, function_checks
 from ropewalk.tools.verify.call_form import Role, Target, TargetError, resolve
 from ropewalk.tools.verify.frequency_mistakes import fit_theta, other_ropes
 from ropewalk.tools.verify.key_verdicts import is_xpos, same_for_keys
@@ -30,6 +30,7 @@ from ropewalk.tools.verify.measured_rotation import (
     table_end,
 )
 from ropewalk.tools.verify.moved_keys import check_moves, spec_of_moves
+from ropewalk.tools.verify.position_lines import OnLine, Steps
 from ropewalk.tools.verify.rotation_verdicts import check_rotation, compare, describe
 from ropewalk.tools.verify.verify_model import max_positions, takes_tokens, verify_model
 from ropewalk.tools.verify.verify_report import Check, Report, fault, not_tested, remark
@@ -46,6 +47,14 @@ class Specified:
     spec: RotarySpec | None = None
     others: Mapping[str, RotarySpec] = field(default_factory=dict)
     max_positions: int | None = None
+
+    def on_line(self, steps: Steps) -> Specified:
+        """Return what is specified on a line of positions, if they have several axes."""
+        if self.spec is None or not steps:
+            return self
+        others = {x: r for x, r in self.others.items() if r.axis_count == len(steps)}
+        others = {name: OnLine.of(rope, steps) for name, rope in others.items()}
+        return replace(self, spec=OnLine.of(self.spec, steps), others=others)
 
 
 def read_like(like: object, layer: int | None = None) -> Specified:
@@ -135,6 +144,7 @@ def verify(
         resolved = resolve(
             target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
         )
+        specified = replace(specified, spec=resolved.spec)
         if spec is not None and resolved.moves:
             specified = replace(specified, spec=spec_of_moves(spec, length))
         checks = tuple(_checks(resolved, specified, length))
@@ -193,7 +203,7 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     history = _attempt("called twice", twice, target)
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
-    for check in _rotation(measured, specified, length, STATEFUL if stateful else 2**17):
+    for check in _rotations(measured, specified, length, STATEFUL if stateful else 2**17):
         if check.fault != "rounded-tables":
             yield check
         elif target.makes_tables and not {torch.bfloat16, torch.float16} & target.dtypes:
@@ -208,6 +218,35 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     yield from _attempt("gradient", function_checks.check_gradient, target)
     yield from _attempt("bfloat16 vectors", function_checks.check_bfloat16, target)
     yield from _attempt("module in bfloat16", function_checks.check_rounded_module, target)
+    if target.steps:
+        yield from _attempt("under autocast", function_checks.check_autocast, target)
+
+
+def _rotations(
+    target: Target, specified: Specified, length: int | None, most: int
+) -> Iterator[Check]:
+    """Yield the checks of the rotation, along each axis alone too if there are several."""
+
+    def rotation(on: Target, steps: Steps) -> list[Check]:
+        return list(_rotation(on, specified.on_line(steps), length, most))
+
+    def measure(on: Target) -> tuple[Tensor, Tensor]:
+        near = near_positions(on, most)
+        made = _measure(on, near)[on.rotates[0]]
+        finite = torch.isfinite(made).all(-1).all(-1)
+        return made[finite], near[: len(made)][finite]
+
+    spec = specified.spec
+    text = spec is not None and spec.axis_count > 1 and not target.steps
+    if spec is None or not target.steps or target.ignores_positions:
+        same = tuple(1 for _ in target.steps)  # on each axis, as text has
+        yield from rotation(replace(target, steps=same), same)
+        if text or same:
+            why = "have no effect" if same else "have one axis: only the same position on each"
+            yield not_tested(axis_checks.NAME, f"positions {why}")
+        return
+    used = (length or 1) if spec.needs_length else None
+    yield from axis_checks.check_each_axis(target, spec, used, rotation, measure)
 
 
 def _rotation(
@@ -222,7 +261,8 @@ def _rotation(
         yield fault("rotates pairs", "fails", str(error))
         return
     first = target.rotates[0]
-    basics, structure = check_rotation(measured[first], positions[: len(measured[first])])
+    at, alone = positions[: len(measured[first])], sum(map(bool, target.steps)) == 1
+    basics, structure = check_rotation(measured[first], at, alone)
     xpos = structure is not None and "k" in measured and is_xpos(measured["k"], structure)
     inverse = remark("norms", "keys change their lengths inversely to queries, as in xPos")
     yield from (inverse if xpos and check.name == "norms" else check for check in basics)
@@ -250,7 +290,8 @@ def _rotation(
         yield remark("sign of moves", f"{says}; see --like")
     with_keys = "k" in target.rotates and first != "k" and not xpos
     if with_keys:
-        keys = same_for_keys(measured["k"][: len(structure.positions)], structure)
+        at_same = measured["k"][: len(structure.positions)]
+        keys = same_for_keys(at_same, structure, alone)
         with_keys = not keys.fault
         yield keys
     if ends_early:
