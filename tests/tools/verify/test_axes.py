@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk import RotaryEmbedding, RotarySpec, axes, tools
-from ropewalk.tools.verify.position_lines import OnLine
-from ropewalk.tools.verify.rotation_verdicts import exact_tables
 
 PAIRINGS = ("half", "interleaved")
 DIMS = (16, 24, 24)
@@ -100,16 +98,6 @@ def test_another_division_or_order_of_axes_is_named(first, second, pairing, rand
     assert faults == (() if made == spec.axes else ("frequencies",))
 
 
-@settings(max_examples=30)
-@given(specs, st.lists(st.sampled_from([0, 1, 2, 3]), min_size=4, max_size=4))
-def test_a_rope_on_a_line_is_the_rope_at_its_places(spec, steps):
-    steps, places = tuple(steps[: spec.axis_count]), torch.tensor([0, 1, 37, 4_095, 2**20])
-    line = OnLine.of(spec, steps)
-    wanted = RotaryEmbedding(spec).tables(torch.stack([step * places for step in steps]))
-    for ours, theirs in zip(exact_tables(line, places, None), wanted, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
-
-
 def tables(times):
     return lambda ids: tuple(times(t) for t in (angles(ids.mT).cos(), angles(ids.mT).sin()))
 
@@ -119,7 +107,6 @@ RIGHT = {
     "heads second": (lambda x, ids: turn(x, angles(ids.unbind(-1))[:, None]), SPEC),
     "neighbors": (tables(lambda t: t.repeat_interleave(2, -1)), SPEC),
     "halves": (tables(lambda t: torch.cat((t, t), -1)), SPEC),
-    "complex tables": (lambda ids: torch.exp(1j * angles(ids.mT)), SPEC),
     "coordinates": (
         lambda x, coords: turn_halves(x, angles(coords.mT, (16, 16), 100.0)),
         COORDINATES,
@@ -140,11 +127,6 @@ def test_right_code_has_no_fault(name):
     assert (("axes", "not tested") in said) == (name == "text")
 
 
-def halves_of_each_axis(x, positions):
-    parts = zip(x.split(DIMS, -1), positions, DIMS, strict=True)
-    return torch.cat([turn_halves(part, angles([p], [d])) for part, p, d in parts], -1)
-
-
 def exponents_of_one_rope(positions):
     parts = zip(positions, inverse(64).split([8, 12, 12]), strict=True)
     return torch.cat([p[:, None] * f for p, f in parts], -1)
@@ -160,7 +142,6 @@ WRONG = {
     "theta": (by(lambda p: angles(p, theta=23_456.0)), "theta"),
     "exponents": (by(exponents_of_one_rope), "wrong-exponent"),
     "pairing": (lambda x, positions: turn_halves(x, angles(positions)), "pairing"),
-    "pairing in each axis": (halves_of_each_axis, "pairing"),
     "one ignored": (by(lambda p: angles([p[0], p[1], 0 * p[2]])), "positions-ignored"),
     "one for all": (by(lambda p: angles([p[0]] * 3)), "positions-ignored"),
     "all ignored": (by(lambda p: angles([torch.arange(p.shape[1])] * 3)), "positions-ignored"),
@@ -184,6 +165,6 @@ def test_positions_of_another_number_of_axes_are_refused(count):
         assert ids.shape[-1] == count
         return turn(x, angles(ids.unbind(-1), [64 // count] * count))
 
-    says = f"positions must have 3 axes, as in like; the target takes {count}, \\(S, A\\)"
+    says = f"positions must have 3 axes, as in like; the target takes {count}"
     with pytest.raises(ValueError, match=says):
         tools.verify(other, like=SPEC)

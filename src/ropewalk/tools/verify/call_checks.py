@@ -105,12 +105,11 @@ def check_rows(target: Target) -> list[Check]:
     old = rows.flip(0) if target.moves else torch.zeros_like(rows)
     for count in (SHORT, 1):  # of all tokens, and as in decoding
         part, at, since = x[:, :, -count:], rows[:, -count:], old[:, -count:]
-        served = replace(target, batched_positions=True, moved_from=since)
         try:
+            served = replace(target, batched_positions=True, moved_from=since)
             together = served.fresh().rotate(part, at)
         except TargetError as error:
-            says = f"{served.positions_form}, a row for each sequence, raise: {error}; "
-            says += f"{replace(target, batched_positions=False).positions_form} are served"
+            says = f"(B, S), a row for each sequence, raise: {error}; (S,) are served"
             return [*checks, remark("rows of positions", says)]
         each = [replace(target, moved_from=row).fresh() for row in since]
         alone = [one.rotate(part[i : i + 1], at[i]) for i, one in enumerate(each)]

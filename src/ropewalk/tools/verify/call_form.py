@@ -209,16 +209,9 @@ class Target:
         tried = "" if self.spec is not None else ", found by trial"
         call = f"f({', '.join(self.roles)}) with {ORDER[self.seq_dim]}"
         floats = " of floats" * self.position_dtype.is_floating_point
-        at = f", positions {self.positions_form}{floats}" if self.steps else ""
+        shape = SHAPES[self.batched_positions, self.axis_dim]
+        at = f", positions {shape}{floats}" if self.steps else ""
         return f"{call}, D = {self.head_dim}{at}{tried}{makes}"
-
-    @property
-    def positions_form(self) -> str:
-        """The shape of the positions that are passed, as in "(S,)" or "(A, S)"."""
-        sizes = ["B", "S"] if self.batched_positions else ["S"]
-        if self.steps:
-            sizes.insert(self.axis_dim if self.axis_dim >= 0 else len(sizes), "A")
-        return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
 
     def fresh(self) -> Target:
         """Return this target as it was before the first call, if it is a module or its method."""
@@ -360,7 +353,10 @@ BEST = 2.0
 FIRST, LENGTH, HEADS = 3, 5, 2  # the first call is not at position 0, so that its cache shows
 DTYPES = [torch.int64, torch.float32, torch.float64]
 #: Whether positions have a batch, and where their axes are if they have several.
-SHAPES = [(False, 0), (True, 0), (False, -1), (True, -1), (True, 1)]
+SHAPES = {
+    (False, 0): "(A, S)", (True, 0): "(A, B, S)",
+    (False, -1): "(S, A)", (True, -1): "(B, S, A)", (True, 1): "(B, A, S)",
+}  # fmt: skip
 
 
 def resolve(
@@ -399,17 +395,15 @@ def resolve(
     dims = head_dims(function) if stated is None else [stated]
     failures: list[str] = []
     base = Target(function, roles, dims[0], keywords_of(function, roles), spec=spec)
-    several = spec is not None and spec.axis_count > 1 and not TABLES & set(roles)
-    if spec is not None and several and base.takes == "positions":
+    if spec is not None and base.takes == "positions" and not TABLES & set(roles):
         base = replace(base, steps=steps_together(spec))
     grade, target = _best(_candidates(base, orders, dims, length), failures)
     for count in range(1, len(base.steps) + 3) if base.steps and not grade else ():
         steps = tuple(range(1, count + 1)) if count > 1 else ()  # one, as text has
         grade, other = _best(_candidates(replace(base, steps=steps), orders, dims, length), [])
-        if grade and other is not None and steps:
+        if grade and steps:
             raise TargetError(
-                f"positions must have {len(base.steps)} axes, as in like; the target takes "
-                f"{count}, {other.positions_form}"
+                f"positions must have {len(base.steps)} axes, as in like; the target takes {count}"
             )
         if grade:
             target = other
@@ -450,20 +444,20 @@ def _candidates(
 ) -> Iterator[Target]:
     takes_tables = bool(TABLES & set(base.roles))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
-    batched = SHAPES if takes_tables or base.takes == "positions" else SHAPES[:1]
-    shapes = [shape for shape in batched if base.steps or shape in SHAPES[:2]]
+    shapes = list(SHAPES)[: 5 if base.steps else 2]
+    shapes = shapes if takes_tables or base.takes == "positions" else shapes[:1]
     dtypes = DTYPES if base.steps else DTYPES[:1]
     if base.spec is not None and base.spec.continuous:
         dtypes = DTYPES[1:]
     tried = product(dims, orders, dtypes, shapes, forms)
     for dim, seq_dim, dtype, (with_batch, axis_dim), tables in tried:
         of = _tables_of(base.spec or RotarySpec(head_dim=dim), length) if takes_tables else None
-        sized = replace(base, head_dim=dim, seq_dim=seq_dim, batched_positions=with_batch)
-        at = replace(sized, axis_dim=axis_dim, position_dtype=dtype)
+        sized = replace(base, head_dim=dim, seq_dim=seq_dim, position_dtype=dtype)
+        at = replace(sized, batched_positions=with_batch, axis_dim=axis_dim)
         plain = replace(at, tables=tables, tables_of=of)
         yield plain
         if not takes_tables and len(plain.rotates) == 1 and seq_dim == orders[0]:
-            # Tables have no pairs, so they are applied in one block.
+            # In one block, because tables have no pairs.
             one = base.spec and replace(base.spec, blocks=None, write_pairing=base.spec.pairing)
             yield replace(plain, seq_dim=-2, makes_tables=True, spec=one)
 

@@ -85,12 +85,11 @@ def _other_exponents_of_axes(spec: RotarySpec) -> Iterator[Hypothesis]:
         "2i/R for pair i of all": [Fraction(i, spec.pairs) for i, _, _ in places],
         "2j/R for pair j of an axis": [Fraction(j, spec.pairs) for _, j, _ in places],
         "2j/n for pair j of the n of an axis": [Fraction(2 * j, n) for _, j, n in places],
-        "j/(2n) for pair j of the n of an axis": [Fraction(j, 2 * n) for _, j, n in places],
     }.items():
         other = replace(spec, axes=tuple(zip(owners, exponents, strict=True)), scaling=None)
         if other.axes != spec.axes:
-            says = f"the exponent is {says}"
-            yield Hypothesis("wrong-exponent", says, other.inverse_frequencies())
+            made = other.inverse_frequencies()
+            yield Hypothesis("wrong-exponent", f"the exponent is {says}", made)
 
 
 #: Values that configs have in the fields of rules, and as theta, the commonest first.

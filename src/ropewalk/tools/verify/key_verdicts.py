@@ -32,18 +32,14 @@ SAME = 1e-3  # of blocks and amplitudes
 MOST_SHIFT = 4_096  # positions
 
 
-def same_for_keys(near: Tensor, structure: Structure, alone: bool = False) -> Check:
-    """Return whether keys, with matrices (P, D, D), rotate as queries do, or how else.
-
-    alone: whether positions move along one axis of several.
-    """
+def same_for_keys(near: Tensor, structure: Structure) -> Check:
+    """Return whether keys, with matrices (P, D, D), rotate as queries do, or how else."""
     finite = torch.isfinite(near).all(-1).all(-1)
     if not finite.all():
         first = int(structure.positions[~finite][0])
         says = f"keys are not finite numbers from position {first:,} on"
         return fault(NAME, "half-precision-angles", says)
     keys = pairs_of(near, structure.positions)
-    keys = keys.moving() if keys is not None and alone else keys
     if keys is not None and not len(keys.writes):
         return fault(NAME, "not-a-rotation", "keys do not rotate")
     if keys is None or keys.errors.max() > 1e-2:

@@ -19,15 +19,12 @@ Steps = tuple[float, ...]
 
 
 def steps_together(spec: RotarySpec) -> Steps:
-    """Return the steps of a line along all axes, different for neighbors.
-
-    They are the same if frequencies depend on the length, which must be that of the places.
-    """
-    if spec.needs_length:
-        return (1,) * spec.axis_count
+    """Return the steps of a line along all axes if there are several, different for neighbors."""
     part = 0.125 if spec.continuous else 1  # which code must not round to integers
-    # At most 3: a pair may turn by no more than π per place.
-    return tuple(part * (1, 2, 3, 2, 1)[axis % 5] for axis in range(spec.axis_count))
+    # At most 3: a pair may turn by no more than π per place. All 1 if the length must be theirs.
+    steps = (1, 1, 1, 1, 1) if spec.needs_length else (1, 2, 3, 2, 1)
+    count = spec.axis_count * (spec.axis_count > 1)
+    return tuple(part * steps[axis % 5] for axis in range(count))
 
 
 @dataclass(frozen=True, repr=False)

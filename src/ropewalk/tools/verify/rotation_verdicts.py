@@ -46,13 +46,10 @@ Named = tuple[str, str]  # a fault, and what it is in words
 BFLOAT16 = 2.0**-8  # the largest relative error of a number in bfloat16
 
 
-def check_rotation(
-    near: Tensor, positions: Tensor, alone: bool = False
-) -> tuple[list[Check], Structure | None]:
+def check_rotation(near: Tensor, positions: Tensor) -> tuple[list[Check], Structure | None]:
     """Return verdicts that need no specification, and the structure if pairs rotate.
 
-    near: matrices (P, D, D) at positions (P,), of which the first is 0. alone: whether positions
-    move along one axis of several; pairs of other axes are then left out.
+    near: matrices (P, D, D) at positions (P,), of which the first is 0.
     """
     name = "rotates pairs"
     finite = torch.isfinite(near).all(-1).all(-1)
@@ -70,7 +67,6 @@ def check_rotation(
         worst = (near.mT @ near - torch.eye(near.shape[-1], dtype=near.dtype)).abs().max().item()
         says = "dimensions are not mixed in pairs, so lengths and distances are not kept"
         return [fault(name, "not-a-rotation", says, error=worst)], None
-    structure = structure.moving() if alone else structure
     if not len(structure.writes):
         says = "no dimension rotates: frequencies are 0, or no rotation is applied"
         return [fault(name, "uninitialised-frequencies", says)], None

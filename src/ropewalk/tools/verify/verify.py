@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ropewalk.checks import check_int, shown
 from ropewalk.rotary.layer_spec import LayerSpec
@@ -18,14 +17,14 @@ from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.verify import axis_checks, call_checks, function_checks
-from ropewalk.tools.verify.call_form import Role, Target, TargetError, resolve
+from ropewalk.tools.verify.call_form import Target, TargetError, resolve
 from ropewalk.tools.verify.frequency_mistakes import fit_theta, other_ropes
 from ropewalk.tools.verify.key_verdicts import is_xpos, same_for_keys
 from ropewalk.tools.verify.measured_rotation import (
     Structure,
-    matrices,
     near_positions,
     rounded_tables,
+    served_matrices,
     slopes,
     table_end,
 )
@@ -52,8 +51,8 @@ class Specified:
         """Return what is specified on a line of positions, if they have several axes."""
         if self.spec is None or not steps:
             return self
-        others = {x: r for x, r in self.others.items() if r.axis_count == len(steps)}
-        others = {name: OnLine.of(rope, steps) for name, rope in others.items()}
+        ropes = {x: r for x, r in self.others.items() if r.axis_count == len(steps)}
+        others = {name: OnLine.of(rope, steps) for name, rope in ropes.items()}
         return replace(self, spec=OnLine.of(self.spec, steps), others=others)
 
 
@@ -230,23 +229,15 @@ def _rotations(
     def rotation(on: Target, steps: Steps) -> list[Check]:
         return list(_rotation(on, specified.on_line(steps), length, most))
 
-    def measure(on: Target) -> tuple[Tensor, Tensor]:
-        near = near_positions(on, most)
-        made = _measure(on, near)[on.rotates[0]]
-        finite = torch.isfinite(made).all(-1).all(-1)
-        return made[finite], near[: len(made)][finite]
-
     spec = specified.spec
-    text = spec is not None and spec.axis_count > 1 and not target.steps
-    if spec is None or not target.steps or target.ignores_positions:
-        same = tuple(1 for _ in target.steps)  # on each axis, as text has
-        yield from rotation(replace(target, steps=same), same)
-        if text or same:
-            why = "have no effect" if same else "have one axis: only the same position on each"
-            yield not_tested(axis_checks.NAME, f"positions {why}")
+    if spec is not None and target.steps and not target.ignores_positions:
+        near = near_positions(target, most)
+        yield from axis_checks.check_each_axis(target, spec, length, rotation, near)
         return
-    used = (length or 1) if spec.needs_length else None
-    yield from axis_checks.check_each_axis(target, spec, used, rotation, measure)
+    same = tuple(1 for _ in target.steps)  # on each axis, as text has
+    yield from rotation(replace(target, steps=same), same)
+    if spec is not None and spec.axis_count > 1:
+        yield not_tested(axis_checks.NAME, "only the same position on each has an effect")
 
 
 def _rotation(
@@ -256,13 +247,12 @@ def _rotation(
     bound = length if spec is not None and spec.needs_length else None
     positions = near_positions(target, min(most, bound or most))
     try:
-        measured = _measure(target, positions)
+        measured = served_matrices(target, positions)
     except TargetError as error:
         yield fault("rotates pairs", "fails", str(error))
         return
     first = target.rotates[0]
-    at, alone = positions[: len(measured[first])], sum(map(bool, target.steps)) == 1
-    basics, structure = check_rotation(measured[first], at, alone)
+    basics, structure = check_rotation(measured[first], positions[: len(measured[first])])
     xpos = structure is not None and "k" in measured and is_xpos(measured["k"], structure)
     inverse = remark("norms", "keys change their lengths inversely to queries, as in xPos")
     yield from (inverse if xpos and check.name == "norms" else check for check in basics)
@@ -290,8 +280,7 @@ def _rotation(
         yield remark("sign of moves", f"{says}; see --like")
     with_keys = "k" in target.rotates and first != "k" and not xpos
     if with_keys:
-        at_same = measured["k"][: len(structure.positions)]
-        keys = same_for_keys(at_same, structure, alone)
+        keys = same_for_keys(measured["k"][: len(structure.positions)], structure)
         with_keys = not keys.fault
         yield keys
     if ends_early:
@@ -309,17 +298,6 @@ def _rotation(
                 whose=whose,
                 with_keys=with_keys,
             )
-
-
-def _measure(target: Target, positions: Tensor) -> dict[Role, Tensor]:
-    """Return matrices at these positions, or at fewer if far ones are refused."""
-    try:
-        return matrices(target.fresh(), positions)
-    except TargetError:
-        for most in (4_096, 1_024, 256, 32):
-            with suppress(TargetError):
-                return matrices(target.fresh(), positions[positions < most])
-        raise
 
 
 def _compare_at_lengths(
