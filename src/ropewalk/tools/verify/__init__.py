@@ -1,13 +1,15 @@
 """Find out what a rope really does: angles read from rotated vectors, faults named.
 
 verify             all checks of a function or module
-call_form          how it is called: its arguments, size of heads, order of axes
+call_form          how it is called: its arguments, size of heads, order of axes, positions
+position_lines     lines through the positions of several axes
 measured_rotation  its matrices at chosen positions; which dimensions rotate together, how far
 rotation_verdicts  verdicts on that rotation, without and against a specification
 key_verdicts       how keys rotate, compared with queries
 frequency_mistakes frequencies and angles that common mistakes make
 pair_mistakes      mistakes that mix pairs without rotating them
 call_checks        one token, many heads and fewer of keys, rows of positions, order of axes
+axis_checks        which pairs follow which axis, and each axis alone
 moved_keys         functions that move rotated keys to new positions
 function_checks    linear, batched, later, longer, gradient; far positions, bfloat16
 load_target        loads what a user names: a function, or a transformers model from a folder

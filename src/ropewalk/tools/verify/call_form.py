@@ -19,10 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.checks import check_int, shown
+from ropewalk.rotary.frequencies import cos_sin
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.rotary.tables import Tables
+from ropewalk.rotary.tables import Tables, apply_tables
+from ropewalk.tools.verify.position_lines import OnLine, Steps, steps_together
 
 Role = Literal[
     "x", "q", "k", "v", "positions", "offset", "cos", "sin", "freqs_cis", "freqs",
@@ -37,7 +39,7 @@ NAMES: dict[Role, str] = {
     "v": "v value values xv v_states value_states",
     "x": "x t u inp input inputs tensor hidden hidden_states h states vec vectors",
     "positions": "cache_position positions position pos position_ids pos_ids input_pos "
-    "positions_ids pos_idx ids idx indices m seq_pos token_positions",
+    "positions_ids pos_idx ids idx indices m seq_pos token_positions coords coordinates",
     "offset": "offset start start_pos start_position start_index past past_length "
     "seqlen_offset seq_offset index_offset past_key_values_length offs",
     "cos": "cos cosine cosines cos_table",
@@ -48,7 +50,7 @@ NAMES: dict[Role, str] = {
     "new_positions": "new_positions new_position_ids new_pos new to_positions",
 }
 BY_NAME: dict[str, Role] = {name: role for role, names in NAMES.items() for name in names.split()}
-VECTORS = ("x", "q", "k", "v")
+VECTORS, TABLES = ("x", "q", "k", "v"), {"cos", "sin", "freqs_cis", "freqs"}
 
 
 def read_form(form: str) -> tuple[Role, ...]:
@@ -56,7 +58,8 @@ def read_form(form: str) -> tuple[Role, ...]:
     roles = tuple(role.strip() for role in form.split(","))
     wrong = [role for role in roles if role not in ROLES]
     first = {"x", "q", "k"} if "new_positions" in roles else {"x", "q"}
-    if wrong or not first & set(roles) or len(set(roles)) < len(roles):
+    named = first & set(roles) or roles == ("positions",)  # which returns tables
+    if wrong or not named or len(set(roles)) < len(roles):
         raise ValueError(
             f"form must name the role of each argument, x or q among them, separated by commas, "
             f"out of {', '.join(ROLES)}; got {shown(form)}"
@@ -65,7 +68,7 @@ def read_form(form: str) -> tuple[Role, ...]:
 
 
 def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
-    """Return the roles of the arguments by their names; the first is a vector.
+    """Return the roles of the arguments by their names: vectors, or positions to make tables of.
 
     Optional arguments with an unknown name keep their default. Raises ValueError if a required
     argument has an unknown name.
@@ -85,7 +88,7 @@ def detect_form(function: Callable[..., Any]) -> tuple[Role, ...]:
             )
         if (role or "x") not in roles:
             roles.append(role or "x")
-    if not any(role in VECTORS for role in roles):
+    if not {*VECTORS, "positions"} & set(roles):
         raise ValueError(
             "target must take the vectors to rotate, and no argument of it has a known name; state "
             "the roles of all arguments (form), as in x,positions"
@@ -147,12 +150,14 @@ class Target:
 
     roles: of its arguments. keywords: the names of those that must be passed by name. seq_dim: -2
     for (B, H, S, D), -3 for (B, S, H, D). batched_positions: whether positions are (B, S), not
-    (S,). tables: how cos and sin are laid out if the target takes them: R/2 columns, or R with the
-    halves or the neighbors the same. tables_of: makes them. makes_tables: whether the target
-    returns tables, which `rotate` then applies. ignores_positions: whether the target was found to
-    ignore them, so that calls must start at position 0. axes_stated: whether the user said the
-    order of axes. along_heads: whether what it rotates along is, in that order, the axis of heads.
-    moved_from: the old positions of a target that moves keys from old positions to new ones.
+    (S,). steps: if positions have several axes, how far place p of a line is along each; calls are
+    made at places. axis_dim: the dimension of axes in the positions that are passed, whose dtype is
+    position_dtype. tables: how cos and sin are laid out if the target takes them: R/2 columns, or R
+    with the halves or the neighbors the same. tables_of: makes them. makes_tables: whether the
+    target returns tables, which `rotate` then applies. ignores_positions: whether the target was
+    found to ignore them, so that calls must start at position 0. axes_stated: whether the user said
+    the order of axes. along_heads: whether what it rotates along is, in that order, the axis of
+    heads. moved_from: the old positions of a target that moves keys from old positions to new ones.
     """
 
     function: Callable[..., Any]
@@ -161,6 +166,9 @@ class Target:
     keywords: Mapping[Role, str] = field(default_factory=dict)
     seq_dim: int = -2
     batched_positions: bool = False
+    steps: Steps = ()
+    axis_dim: int = 0
+    position_dtype: torch.dtype = torch.int64
     tables: TableForm = "none"
     tables_of: Callable[[Tensor], Tables] | None = None
     makes_tables: bool = False
@@ -186,8 +194,8 @@ class Target:
 
     @property
     def rotates(self) -> tuple[Role, ...]:
-        """The roles of the vectors that it takes."""
-        return tuple(role for role in self.roles if role in VECTORS)
+        """The roles of the vectors that it takes; x is for those that its tables rotate."""
+        return tuple(role for role in self.roles if role in VECTORS) or ("x",)
 
     @property
     def must_rotate(self) -> tuple[Role, ...]:
@@ -200,7 +208,10 @@ class Target:
         makes = ", returns cos and sin" if self.makes_tables else ""
         tried = "" if self.spec is not None else ", found by trial"
         call = f"f({', '.join(self.roles)}) with {ORDER[self.seq_dim]}"
-        return f"{call}, D = {self.head_dim}{tried}{makes}"
+        floats = " of floats" * self.position_dtype.is_floating_point
+        shape = SHAPES[self.batched_positions, self.axis_dim]
+        at = f", positions {shape}{floats}" if self.steps else ""
+        return f"{call}, D = {self.head_dim}{at}{tried}{makes}"
 
     def fresh(self) -> Target:
         """Return this target as it was before the first call, if it is a module or its method."""
@@ -270,10 +281,8 @@ class Target:
         made: dict[str, Any] = {str(role): x for role, x in inputs.items()}
         at = {"positions": positions, "new_positions": positions}
         at["old_positions"] = torch.zeros_like(positions) + self.moved_from
-        if self.batched_positions and positions.ndim == 1:
-            rows = len(next(iter(inputs.values())))
-            at = {name: each.expand(rows, -1) for name, each in at.items()}
-        made |= at
+        rows = len(next(iter(inputs.values())))
+        made |= {name: self._passed(each, rows) for name, each in at.items()}
         if "offset" in self.roles:
             made["offset"] = int(positions.flatten()[0])
         if self.tables_of is not None:
@@ -285,6 +294,15 @@ class Target:
         except (Exception, SystemExit) as error:
             says = " ".join(str(error).split()) or "no message"
             raise TargetError(f"{type(error).__name__}: {shown(says, 160)}") from error
+
+    def _passed(self, places: Tensor, rows: int) -> Tensor:
+        """Return positions as they are passed, of places (S,) or (B, S)."""
+        if self.batched_positions and places.ndim == 1:
+            places = places.expand(rows, -1)
+        if self.steps:
+            exact = places.to(torch.float64)
+            places = torch.stack([exact * step for step in self.steps], self.axis_dim)
+        return places.to(self.position_dtype)
 
     def _tables(self, cos: Tensor, sin: Tensor, of_one_row: bool) -> dict[str, Tensor]:
         made = {"cos": cos, "sin": sin, "freqs": torch.atan2(sin, cos)}
@@ -331,8 +349,14 @@ def read_tables(returned: Any, length: int) -> Tables:
 MOST_DIMS = 2_048
 SEQ_DIM = {"bhsd": -2, "bshd": -3}
 ORDER = {-2: "(B, H, S, D)", -3: "(B, S, H, D)"}
-BEST = 2
+BEST = 2.0
 FIRST, LENGTH, HEADS = 3, 5, 2  # the first call is not at position 0, so that its cache shows
+DTYPES = [torch.int64, torch.float32, torch.float64]
+#: Whether positions have a batch, and where their axes are if they have several.
+SHAPES = {
+    (False, 0): "(A, S)", (True, 0): "(A, B, S)",
+    (False, -1): "(S, A)", (True, -1): "(B, S, A)", (True, 1): "(B, A, S)",
+}  # fmt: skip
 
 
 def resolve(
@@ -371,7 +395,19 @@ def resolve(
     dims = head_dims(function) if stated is None else [stated]
     failures: list[str] = []
     base = Target(function, roles, dims[0], keywords_of(function, roles), spec=spec)
+    if spec is not None and base.takes == "positions" and not TABLES & set(roles):
+        base = replace(base, steps=steps_together(spec))
     grade, target = _best(_candidates(base, orders, dims, length), failures)
+    for count in range(1, len(base.steps) + 3) if base.steps and not grade else ():
+        steps = tuple(range(1, count + 1)) if count > 1 else ()  # one, as text has
+        grade, other = _best(_candidates(replace(base, steps=steps), orders, dims, length), [])
+        if grade and steps:
+            raise TargetError(
+                f"positions must have {len(base.steps)} axes, as in like; the target takes {count}"
+            )
+        if grade:
+            target = other
+            break
     if axes is not None and not grade:
         others = [order for order in ORDER if order not in orders]
         grade, other = _best(_candidates(base, others, dims, length), [])
@@ -387,9 +423,9 @@ def resolve(
     return replace(target, axes_stated=axes is not None)
 
 
-def _best(candidates: Iterator[Target], failures: list[str]) -> tuple[int, Target | None]:
+def _best(candidates: Iterator[Target], failures: list[str]) -> tuple[float, Target | None]:
     """Return the highest grade, and the first candidate that has it; add why others failed."""
-    best: tuple[int, Target | None] = (0, None)
+    best: tuple[float, Target | None] = (0.0, None)
     for target in candidates:
         try:
             grade = _grade(target.fresh())
@@ -406,16 +442,24 @@ def _best(candidates: Iterator[Target], failures: list[str]) -> tuple[int, Targe
 def _candidates(
     base: Target, orders: list[int], dims: list[int], length: int | None
 ) -> Iterator[Target]:
-    takes_tables = bool({"cos", "sin", "freqs_cis", "freqs"} & set(base.roles))
+    takes_tables = bool(TABLES & set(base.roles))
     forms: tuple[TableForm, ...] = ("half", "pairs", "interleaved") if takes_tables else ("none",)
-    batched = (False, True) if takes_tables or base.takes == "positions" else (False,)
-    for dim, seq_dim, with_batch, tables in product(dims, orders, batched, forms):
+    shapes = list(SHAPES)[: 5 if base.steps else 2]
+    shapes = shapes if takes_tables or base.takes == "positions" else shapes[:1]
+    dtypes = DTYPES if base.steps else DTYPES[:1]
+    if base.spec is not None and base.spec.continuous:
+        dtypes = DTYPES[1:]
+    tried = product(dims, orders, dtypes, shapes, forms)
+    for dim, seq_dim, dtype, (with_batch, axis_dim), tables in tried:
         of = _tables_of(base.spec or RotarySpec(head_dim=dim), length) if takes_tables else None
-        sized = replace(base, head_dim=dim, seq_dim=seq_dim, batched_positions=with_batch)
-        plain = replace(sized, tables=tables, tables_of=of)
+        sized = replace(base, head_dim=dim, seq_dim=seq_dim, position_dtype=dtype)
+        at = replace(sized, batched_positions=with_batch, axis_dim=axis_dim)
+        plain = replace(at, tables=tables, tables_of=of)
         yield plain
         if not takes_tables and len(plain.rotates) == 1 and seq_dim == orders[0]:
-            yield replace(plain, seq_dim=-2, makes_tables=True)
+            # In one block, because tables have no pairs.
+            one = base.spec and replace(base.spec, blocks=None, write_pairing=base.spec.pairing)
+            yield replace(plain, seq_dim=-2, makes_tables=True, spec=one)
 
 
 def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Tables]:
@@ -429,11 +473,12 @@ def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Table
     return tables
 
 
-def _grade(target: Target) -> int:
+def _grade(target: Target) -> float:
     """Return how well a call works: 0 if it answers, 1 if it rotates, `BEST` if just as specified.
 
-    It rotates if results vary along the sequence and not along heads. With tables of ours, lengths
-    and position 0 must stay as they are too, and best is what leaves the dimensions alone that the
+    It rotates if results vary along the sequence and not along heads. With several axes, it works
+    the better the nearer results are to the specification. With tables of ours, lengths and
+    position 0 must stay as they are too, and best is what leaves the dimensions alone that the
     specification leaves alone. Raises TargetError.
     """
     first = FIRST if target.takes != "nothing" else 0
@@ -444,11 +489,19 @@ def _grade(target: Target) -> int:
     same_heads = (y - y[:, :1]).abs().amax() < 1e-4
     if not (torch.isfinite(y).all() and moves and same_heads):
         return 0
-    if target.tables_of is None:
+    if target.tables_of is None and not target.steps:
         return BEST
-    generator = torch.Generator().manual_seed(0)
+    generator, at = torch.Generator().manual_seed(0), torch.arange(LENGTH)
     x = torch.randn(1, HEADS, LENGTH, target.head_dim, generator=generator)
-    y = target.rotate(x, torch.arange(LENGTH))
+    y = target.rotate(x, at)
+    if target.steps:
+        of = target.spec
+        if of is None or of.needs_length or of.axis_count != len(target.steps):
+            return 1
+        per_pair = torch.tensor(OnLine.of(of, target.steps).fixed_point_frequencies())
+        tables = cos_sin(at[:, None], per_pair, of.amplitude_at())
+        error = (y - apply_tables(of, tables, x)[0]).abs().max().item()
+        return BEST if error < 1e-2 else 1 + 1 / (2 + error)
     part = torch.ones(target.head_dim, dtype=torch.bool)
     if (spec := target.spec) is not None:
         part[: spec.start] = part[spec.start + int(spec.rotary_dim) :] = False

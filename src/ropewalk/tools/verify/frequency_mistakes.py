@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -55,8 +56,7 @@ def frequency_hypotheses(
             at = length or int(getattr(other.scaling, "original_length", 1))
             theirs = other.inverse_frequencies(at if other.needs_length else None)
             yield Hypothesis("layer-types-mixed", f"frequencies are those of {name}", theirs)
-    if spec.axes is None:
-        yield from _other_exponents(spec)
+    yield from (_other_exponents if spec.axes is None else _other_exponents_of_axes)(spec)
     yield from changed_fields(spec, length)
     yield Hypothesis("rotated-twice", "every angle is doubled", 2 * expected)
 
@@ -75,6 +75,21 @@ def _other_exponents(spec: RotarySpec) -> Iterator[Hypothesis]:
         forms[f"2i/D instead of 2i/R, with D = {D} and R = {R}"] = 2 * index / D
     for says, exponents in forms.items():
         yield Hypothesis("wrong-exponent", f"the exponent is {says}", spec.theta**-exponents)
+
+
+def _other_exponents_of_axes(spec: RotarySpec) -> Iterator[Hypothesis]:
+    owners = spec.axis_of_pair
+    places = [(i, owners[:i].count(axis), owners.count(axis)) for i, axis in enumerate(owners)]
+    for says, exponents in {
+        "j/n for pair j of the n of an axis": [Fraction(j, n) for _, j, n in places],
+        "2i/R for pair i of all": [Fraction(i, spec.pairs) for i, _, _ in places],
+        "2j/R for pair j of an axis": [Fraction(j, spec.pairs) for _, j, _ in places],
+        "2j/n for pair j of the n of an axis": [Fraction(2 * j, n) for _, j, n in places],
+    }.items():
+        other = replace(spec, axes=tuple(zip(owners, exponents, strict=True)), scaling=None)
+        if other.axes != spec.axes:
+            made = other.inverse_frequencies()
+            yield Hypothesis("wrong-exponent", f"the exponent is {says}", made)
 
 
 #: Values that configs have in the fields of rules, and as theta, the commonest first.
@@ -179,20 +194,22 @@ def half_precision_angles(frequencies: Tensor, positions: Tensor) -> Iterator[tu
             yield f"{said} are rounded to {name}", angles.to(torch.float64)
 
 
-def fit_theta(frequencies: Tensor) -> tuple[float, float, float]:
-    """Return theta, a factor and the largest relative error of f_i = theta^(-2i/R) / factor.
+def fit_theta(frequencies: Tensor, exponents: Tensor | None = None) -> tuple[float, float, float]:
+    """Return theta, a factor and the largest relative error of f_i = theta^(-e_i) / factor.
 
-    frequencies: positive (R/2,). Of one pair, nothing fits: nan, nan and infinity.
+    frequencies: positive (R/2,). exponents: e (R/2,), None for 2i/R. Of one pair, nothing fits:
+    nan, nan and infinity.
     """
     if len(frequencies) < 2:
         return math.nan, math.nan, math.inf
     logs = frequencies.log()
-    index = torch.arange(len(logs), dtype=torch.float64)
-    centered = index - index.mean()
+    if exponents is None:
+        exponents = torch.arange(len(logs), dtype=torch.float64) / len(logs)
+    centered = exponents - exponents.mean()
     slope = float((centered * logs).sum() / centered.square().sum())
-    intercept = float(logs.mean() - slope * index.mean())
-    error = (logs - slope * index - intercept).abs().max().item()
-    theta, factor = (math.exp(min(x, 700.0)) for x in (-slope * len(logs), -intercept))
+    intercept = float(logs.mean() - slope * exponents.mean())
+    error = (logs - slope * exponents - intercept).abs().max().item()
+    theta, factor = (math.exp(min(x, 700.0)) for x in (-slope, -intercept))
     return theta, factor, error
 
 

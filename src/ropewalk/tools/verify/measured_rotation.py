@@ -11,12 +11,13 @@ of an angle that is proportional to p. Everything is read from the matrices, not
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from ropewalk.tools.verify.call_form import Role, Target
+from ropewalk.tools.verify.call_form import Role, Target, TargetError
 
 UNSEEN = 1e-5  # an entry of a matrix below this counts as 0: the pair is too slow to be seen
 NEAR = 4_096  # positions below which float32 angles are off by less than 1e-3
@@ -231,6 +232,27 @@ def matrices(target: Target, positions: Tensor) -> dict[Role, Tensor]:
     return {
         role: torch.cat([part[role][:, 0] for part in parts]).to(torch.float64).permute(1, 2, 0)
         for role in parts[0]
+    }
+
+
+def served_matrices(target: Target, positions: Tensor) -> dict[Role, Tensor]:
+    """Return matrices at these positions, or at fewer if far ones are refused.
+
+    Along one axis of several, dimensions that only follow others stay as they are.
+    """
+    made: dict[Role, Tensor] = {}
+    for most in (int(positions.max()) + 1, 4_096, 1_024, 256, 32):
+        with suppress(TargetError):
+            made = matrices(target.fresh(), positions[positions < most])
+            break
+    else:
+        made = matrices(target.fresh(), positions)
+    if sum(map(bool, target.steps)) != 1:
+        return made
+    still = {role: (m - m[:1]).abs().amax((0, 2)) <= UNSEEN for role, m in made.items()}
+    return {
+        role: torch.where(still[role][:, None], m[0].norm(dim=-1).diag(), m)
+        for role, m in made.items()
     }
 
 

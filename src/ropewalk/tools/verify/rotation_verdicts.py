@@ -334,7 +334,7 @@ def _compare_frequencies(
     off_by = f"off by {error:.3g} radians at position {int(near.positions[row]):,}"
     says = f"{mistake}; {off_by}" if mistake else off_by
     theta = named == "theta" and spec.scaling is None
-    numbers = {"theta": fit_theta(measured.abs())[0]} if theta else {}
+    numbers = {"theta": fit_theta(measured.abs(), _exponents(exact, spec))[0]} if theta else {}
     first = fault(name, named, says, mistake=mistake, **numbers, error=error)
     return [first, *(fault("rounding", other, why, mistake=why) for other, why in more)]
 
@@ -357,13 +357,18 @@ def _explained(
     return []
 
 
+def _exponents(exact: Tensor, spec: RotarySpec) -> Tensor | None:
+    """Return the exponents of theta in frequencies (R/2,) if axes state them, else None."""
+    return None if spec.axes is None else -exact.abs().log() / math.log(spec.theta)
+
+
 def _rounded_or_theta(measured: Tensor, exact: Tensor, spec: RotarySpec, coarse: float) -> Named:
     """Return what can be said of frequencies (R/2,), without signs, that no mistake explains.
 
     coarse: by how much rounded tables may move an angle.
     """
     factors = measured / exact.clamp(min=1e-30)
-    theta, divided, misfit = fit_theta(measured.clamp(min=1e-30))
+    theta, divided, misfit = fit_theta(measured.clamp(min=1e-30), _exponents(exact, spec))
     if len(measured) < 3:
         misfit = math.inf
     elif factors.std() < 1e-6:

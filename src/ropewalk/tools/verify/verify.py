@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ropewalk.checks import check_int, shown
 from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import Linear
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.verify import call_checks, function_checks
-from ropewalk.tools.verify.call_form import Role, Target, TargetError, resolve
+from ropewalk.tools.verify import axis_checks, call_checks, function_checks
+from ropewalk.tools.verify.call_form import Target, TargetError, resolve
 from ropewalk.tools.verify.frequency_mistakes import fit_theta, other_ropes
 from ropewalk.tools.verify.key_verdicts import is_xpos, same_for_keys
 from ropewalk.tools.verify.measured_rotation import (
     Structure,
-    matrices,
     near_positions,
     rounded_tables,
+    served_matrices,
     slopes,
     table_end,
 )
 from ropewalk.tools.verify.moved_keys import check_moves, spec_of_moves
+from ropewalk.tools.verify.position_lines import OnLine, Steps
 from ropewalk.tools.verify.rotation_verdicts import check_rotation, compare, describe
 from ropewalk.tools.verify.verify_model import max_positions, takes_tokens, verify_model
 from ropewalk.tools.verify.verify_report import Check, Report, fault, not_tested, remark
@@ -46,6 +46,14 @@ class Specified:
     spec: RotarySpec | None = None
     others: Mapping[str, RotarySpec] = field(default_factory=dict)
     max_positions: int | None = None
+
+    def on_line(self, steps: Steps) -> Specified:
+        """Return what is specified on a line of positions, if they have several axes."""
+        if self.spec is None or not steps:
+            return self
+        ropes = {x: r for x, r in self.others.items() if r.axis_count == len(steps)}
+        others = {name: OnLine.of(rope, steps) for name, rope in ropes.items()}
+        return replace(self, spec=OnLine.of(self.spec, steps), others=others)
 
 
 def read_like(like: object, layer: int | None = None) -> Specified:
@@ -135,6 +143,7 @@ def verify(
         resolved = resolve(
             target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
         )
+        specified = replace(specified, spec=resolved.spec)
         if spec is not None and resolved.moves:
             specified = replace(specified, spec=spec_of_moves(spec, length))
         checks = tuple(_checks(resolved, specified, length))
@@ -193,7 +202,7 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     history = _attempt("called twice", twice, target)
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
-    for check in _rotation(measured, specified, length, STATEFUL if stateful else 2**17):
+    for check in _rotations(measured, specified, length, STATEFUL if stateful else 2**17):
         if check.fault != "rounded-tables":
             yield check
         elif target.makes_tables and not {torch.bfloat16, torch.float16} & target.dtypes:
@@ -208,6 +217,27 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     yield from _attempt("gradient", function_checks.check_gradient, target)
     yield from _attempt("bfloat16 vectors", function_checks.check_bfloat16, target)
     yield from _attempt("module in bfloat16", function_checks.check_rounded_module, target)
+    if target.steps:
+        yield from _attempt("under autocast", function_checks.check_autocast, target)
+
+
+def _rotations(
+    target: Target, specified: Specified, length: int | None, most: int
+) -> Iterator[Check]:
+    """Yield the checks of the rotation, along each axis alone too if there are several."""
+
+    def rotation(on: Target, steps: Steps) -> list[Check]:
+        return list(_rotation(on, specified.on_line(steps), length, most))
+
+    spec = specified.spec
+    if spec is not None and target.steps and not target.ignores_positions:
+        near = near_positions(target, most)
+        yield from axis_checks.check_each_axis(target, spec, length, rotation, near)
+        return
+    same = tuple(1 for _ in target.steps)  # on each axis, as text has
+    yield from rotation(replace(target, steps=same), same)
+    if spec is not None and spec.axis_count > 1:
+        yield not_tested(axis_checks.NAME, "only the same position on each has an effect")
 
 
 def _rotation(
@@ -217,7 +247,7 @@ def _rotation(
     bound = length if spec is not None and spec.needs_length else None
     positions = near_positions(target, min(most, bound or most))
     try:
-        measured = _measure(target, positions)
+        measured = served_matrices(target, positions)
     except TargetError as error:
         yield fault("rotates pairs", "fails", str(error))
         return
@@ -268,17 +298,6 @@ def _rotation(
                 whose=whose,
                 with_keys=with_keys,
             )
-
-
-def _measure(target: Target, positions: Tensor) -> dict[Role, Tensor]:
-    """Return matrices at these positions, or at fewer if far ones are refused."""
-    try:
-        return matrices(target.fresh(), positions)
-    except TargetError:
-        for most in (4_096, 1_024, 256, 32):
-            with suppress(TargetError):
-                return matrices(target.fresh(), positions[positions < most])
-        raise
 
 
 def _compare_at_lengths(
