@@ -151,6 +151,13 @@ TypePairing = Annotated[
 ]
 
 
+def _size(what: str) -> Any:
+    return option("N", f"Of images or video: {what}, as the transformer gets it.", min=1)
+
+
+Height = Annotated[int | None, _size("height in latent pixels")]
+Width = Annotated[int | None, _size("width in latent pixels")]
+Frames = Annotated[int | None, _size("frames after the VAE")]
 AsJson = Annotated[bool, flag("--json", "Print JSON.")]
 
 

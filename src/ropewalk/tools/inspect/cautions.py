@@ -19,7 +19,8 @@ from typing import Any
 from ropewalk.checks import ranges
 from ropewalk.rotary.config.config_json import JsonObject, named
 from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, DEFAULT_THETA, RopeConventions
-from ropewalk.rotary.config.reader import CLASS_DEFAULT, read_layers
+from ropewalk.rotary.config.diffusers_reader import CLASS_DEFAULT
+from ropewalk.rotary.config.reader import read_layers
 from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
 from ropewalk.rotary.config.sections import RawSections
 from ropewalk.rotary.config.unknown_keys import HARMLESS_VALUES, POSITION_KEYS, is_about_rope

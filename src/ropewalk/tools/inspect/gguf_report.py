@@ -19,7 +19,7 @@ from typing import cast
 
 from ropewalk.checks import needing
 from ropewalk.rotary import axes
-from ropewalk.rotary.config.reader import CLASS_DEFAULT, WHOLE_HEAD
+from ropewalk.rotary.config.diffusers_reader import CLASS_DEFAULT, WHOLE_HEAD
 from ropewalk.rotary.pairing import Pairing, check_pairing
 from ropewalk.rotary.scaling import Linear, LongRoPE, Scaling, UnscaledRope, YaRN
 from ropewalk.rotary.spec import RotarySpec
