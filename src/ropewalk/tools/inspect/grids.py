@@ -26,7 +26,8 @@ PACKED = (  # noqa: SIM905
     "BriaTransformer2DModel LongCatImageTransformer2DModel OvisImageTransformer2DModel "
     "Krea2Transformer2DModel"
 ).split()
-CROPPED = "positions.crop scales them to the grid of training"
+CROPPED = "its code scales positions to the grid of training (positions.crop)"
+FRACTIONS = "its code divides positions by a base size (positions.fractions)"
 #: Classes whose positions do not count patches; on which axes, and what they are.
 SCALED = {
     "CogVideoXTransformer3DModel": (SIDES, CROPPED),
@@ -34,10 +35,13 @@ SCALED = {
     "EasyAnimateTransformer3DModel": (SIDES, CROPPED),
     "HunyuanDiT2DModel": (SIDES, CROPPED),
     "HunyuanDiT2DControlNetModel": (SIDES, CROPPED),
-    "CogView4Transformer2DModel": (SIDES, "positions.resized scales them to rope_axes_dim"),
-    "LTXVideoTransformer3DModel": (ALL, "positions.fractions scales them by a base size"),
-    "LTX2VideoTransformer3DModel": (ALL, "positions.fractions scales them by a base size"),
-    "SanaWMLTX2RefinerTransformer3DModel": (ALL, "positions.fractions scales them by a base size"),
+    "CogView4Transformer2DModel": (
+        SIDES,
+        "its code scales positions to rope_axes_dim (positions.resized)",
+    ),
+    "LTXVideoTransformer3DModel": (ALL, FRACTIONS),
+    "LTX2VideoTransformer3DModel": (ALL, FRACTIONS),
+    "SanaWMLTX2RefinerTransformer3DModel": (ALL, FRACTIONS),
 }
 #: Keys of sizes: of which axes, whether in patches, and whether a limit rather than training's.
 STATED = (
