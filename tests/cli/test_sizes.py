@@ -1,12 +1,10 @@
 """`ropewalk inspect` and `ropewalk extend` for models of images and video.
 
-These fail if a size is counted in other patches than the model's, if a limit that a config states
-is passed in silence, if a printed spec has other frequencies than the tables, or if a mistake is
-not one line.
+These fail if a size is counted in other patches than the model's, if a stated limit is passed in
+silence, if a printed spec has other frequencies than the tables, or if a mistake is not one line.
 """
 
 import json
-import math
 
 import pytest
 
@@ -14,10 +12,8 @@ import ropewalk as rw
 from ropewalk import RotarySpec, axes, scaling
 from ropewalk.tools.extend import extend_sizes
 
-WAN = {
-    "_class_name": "WanTransformer3DModel", "attention_head_dim": 128, "num_layers": 3,
-    "patch_size": [1, 2, 2], "rope_max_seq_len": 1024,
-}  # fmt: skip
+WAN = {"_class_name": "WanTransformer3DModel", "attention_head_dim": 128, "num_layers": 3}
+WAN |= {"patch_size": [1, 2, 2], "rope_max_seq_len": 1024}
 FLUX = {"_class_name": "FluxTransformer2DModel", "attention_head_dim": 128, "patch_size": 1}
 FLUX |= {"num_layers": 2, "num_single_layers": 3}
 DIT = {"_class_name": "HunyuanDiT2DModel", "attention_head_dim": 88, "num_layers": 2}
@@ -27,8 +23,7 @@ COGVIDEOX = {
     "use_rotary_positional_embeddings": True, "sample_height": 60, "sample_width": 90,
     "sample_frames": 49, "temporal_compression_ratio": 4, "patch_size": 2,
 }  # fmt: skip
-COSMOS = {"_class_name": "CosmosTransformer3DModel", "attention_head_dim": 128, "num_layers": 2}
-COSMOS |= {"patch_size": [1, 2, 2], "max_size": [128, 240, 240], "rope_scale": [2.0, 1.0, 1.0]}
+COSMOS = WAN | {"_class_name": "CosmosTransformer3DModel", "rope_scale": [2.0, 1.0, 1.0]}
 LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "head_dim": 64, "rope_theta": 1e4}
 BIGGER = ["--height", 180, "--width", 320, "--original-height", 90, "--original-width", 160]
 
@@ -59,17 +54,17 @@ def test_what_training_had_is_read_in_its_own_unit():
     report = rw.tools.inspect(COGVIDEOX, height=60, frames=16)
     frames, height, width = report.kinds[0].axes
     assert (frames.trained, height.trained) == ((13, "sample_frames"), (30, "sample_height"))
-    assert frames.scaled is None
-    assert width.scaled
-    assert [(each.id, each.where) for each in report.warnings] == [
-        ("size-beyond-training", "frames")
-    ]
+    assert (frames.scaled is None, width.scaled is None) == (True, False)
+    assert [each.id for each in report.warnings] == ["size-beyond-training"]
+    z_image = {"_class_name": "ZImageTransformer2DModel", "dim": 256, "n_heads": 2, "n_layers": 1}
+    z_image |= {"n_refiner_layers": 1, "all_patch_size": [2, 4], "axes_lens": [8, 16, 32]}
+    axes = rw.tools.inspect(z_image, width=64).kinds[0].axes
+    assert [(axis.patch, axis.limit[0]) for axis in axes] == [(1, 8), (2, 16), (2, 32)]
 
 
 @pytest.mark.parametrize("config", [WAN, COSMOS])
 def test_the_specs_to_paste_have_the_frequencies_of_the_tables(config):
-    sizes = {"height": 180, "width": 320}
-    found = extend_sizes(config, sizes, {"height": 90, "width": 160})
+    found = extend_sizes(config, {"height": 180, "width": 320}, {"height": 90, "width": 160})
     assert [each.method for each in found.results] == ["none", "linear", "ntk", "yarn"]
     names = {"RotarySpec": RotarySpec, "axes": axes, "scaling": scaling}
     for each in found.results:
@@ -77,9 +72,6 @@ def test_the_specs_to_paste_have_the_frequencies_of_the_tables(config):
         for axis, numbers in zip(found.axes, each.numbers, strict=True):
             assert wavelengths[list(axis.pairs)].tolist() == list(numbers.wavelengths_after)
             assert (each.method in ("linear", "yarn")) == (not numbers.leaving)
-    plain = [w for w in found.results[0].numbers[0].wavelengths_after if w > 45]
-    assert len(found.results[0].numbers[0].leaving) == len(plain)
-    assert math.isclose(max(found.results[2].numbers[0].growth), 2)
 
 
 def test_a_rule_of_the_config_joins_only_with_its_own_kind(command):
@@ -89,8 +81,8 @@ def test_a_rule_of_the_config_joins_only_with_its_own_kind(command):
         in out
     )
     assert "it does not join with the config's own rule of frames" in out
-    out = json.loads(command("extend", "wan.json", *BIGGER, "--json", "--method", "ntk")[1])
-    assert [each["method"] for each in out["results"]] == ["none", "ntk"]
+    out = command("extend", "wan.json", *BIGGER, "--json", "--method", "ntk")[1]
+    assert [each["method"] for each in json.loads(out)["results"]] == ["none", "ntk"]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +101,7 @@ def test_a_rule_of_the_config_joins_only_with_its_own_kind(command):
         (["inspect", "pipe"], "the folder with a rope is transformer"),
         (["extend", "wan.json", *BIGGER, "--to", 8], "--to must be left out with sizes of images"),
         (["extend", "wan.json", "--height", 180], "--original-height must be given"),
-        (["extend", "wan.json", "--original-width", 180], "left out without width, got 180"),
-        (["extend", "wan.json", *BIGGER[:2], "--original-height", 180], "no rule is needed"),
+        (["extend", "wan.json", *BIGGER[:2], "--original-height", 180], "in training, height=180"),
         (["extend", "dit.json", "--height", 512], "positions to the grid of training"),
         (["extend", "wan.json", "--to", 4096], "images and video take sizes in place of to"),
     ],

@@ -74,7 +74,7 @@ def extend_sizes(
     grown = {axis: trained for axis, trained in asked.items() if (axis.patches or 0) > trained}
     if kind is None or kind.rope is None or not grown:
         known = ", ".join(f"{axis.name}={trained * axis.patch}" for axis, trained in asked.items())
-        raise ValueError(f"a size must be above the one in training, {known}; no rule is needed")
+        raise ValueError(f"a size must be above the one in training, {known or 'got none'}")
     spec = kind.rope.spec
     own = getattr(spec.scaling, "rules", (None,) * len(kind.axes))
     results = []

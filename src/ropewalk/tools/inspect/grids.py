@@ -27,6 +27,7 @@ PACKED = (  # noqa: SIM905
     "Krea2Transformer2DModel"
 ).split()
 CROPPED = "its code scales positions to the grid of training (positions.crop)"
+RESIZED = "its code scales positions to rope_axes_dim (positions.resized)"
 FRACTIONS = "its code divides positions by a base size (positions.fractions)"
 #: Classes whose positions do not count patches; on which axes, and what they are.
 SCALED = {
@@ -35,10 +36,7 @@ SCALED = {
     "EasyAnimateTransformer3DModel": (SIDES, CROPPED),
     "HunyuanDiT2DModel": (SIDES, CROPPED),
     "HunyuanDiT2DControlNetModel": (SIDES, CROPPED),
-    "CogView4Transformer2DModel": (
-        SIDES,
-        "its code scales positions to rope_axes_dim (positions.resized)",
-    ),
+    "CogView4Transformer2DModel": (SIDES, RESIZED),
     "LTXVideoTransformer3DModel": (ALL, FRACTIONS),
     "LTX2VideoTransformer3DModel": (ALL, FRACTIONS),
     "SanaWMLTX2RefinerTransformer3DModel": (ALL, FRACTIONS),
@@ -81,7 +79,8 @@ def _axis(
         patch, key = 2 * patch, "packing"
     most: dict[bool, tuple[int, str]] = {}
     for stated, axes, in_patches, is_limit in STATED:
-        size = _stated(config, stated, name) if name in axes else None
+        bins = stated == "sample_size" and model.startswith("Sana")  # it names a set of shapes
+        size = _stated(config, stated, name) if name in axes and not bins else None
         if size and stated == "sample_frames" and config.get("temporal_compression_ratio"):
             size = (size - 1) // positive_int(config, "temporal_compression_ratio") + 1
         if size:
@@ -98,15 +97,16 @@ def _stated(config: JsonObject, key: str, name: str) -> int | None:
     """Return a number of the config, or the axis's one in a list of them; None if not stated."""
     value: Any = config.get(key)
     if isinstance(value, (list, tuple)):
-        last = len(ALL) - ALL.index(name) if len(value) > 1 else 1
-        value = value[-last] if last <= len(value) else None
+        of_axes = len(value) > 1 and not key.startswith("all_")
+        last = len(ALL) - ALL.index(name) if of_axes else len(value)
+        value = value[-last] if 0 < last <= len(value) else None
     return None if value is None else positive_int({key: value}, key)
 
 
 def size_cautions(axes: tuple[AxisFacts, ...]) -> Iterator[Caution]:
     """Yield a warning for each size that passes one that the config states."""
     kinds = (
-        ("size-beyond-limit", "the model's code has no positions beyond it", ""),
+        ("size-beyond-limit", "its config allows no more", ""),
         ("size-beyond-training", "training had no such positions", "; else see ropewalk extend"),
     )
     for axis in axes:

@@ -115,12 +115,14 @@ def _axis_rows(axes: Sequence[AxisFacts], rope: RopeFacts) -> Iterator[Row]:
             pairs = zip(axis.pairs, lengths, strict=True)
             never = [pair for pair, each in pairs if each > axis.patches]
             turns = f"{_pairs(never)} make no full turn" if never else "each pair makes a full turn"
-            grid = f"{axis.size:,} {unit} are {axis.patches:,} patches"
+            size = f"{axis.size:,} {unit} are " if axis.patch_from else ""
+            grid = f"{size}{axis.patches:,} patches"
             yield "", f"{grid}, within which {turns}" if counts else grid
     known = ", ".join(f"{axis.pixels} in {axis.name}" for axis in axes if axis.pixels)
     if axes:
         vae = f"vae_scale_factors: {known}" if known else "the VAE's factor, often 8, is not stated"
-        yield "sizes", f"in latent pixels and frames, as the transformer gets them; {vae}"
+        unit = "latent pixels and frames, as the transformer gets them"
+        yield "sizes", f"in {unit}, or in patches where no key states their size; {vae}"
 
 
 def _part(rope: RopeFacts) -> str:
