@@ -14,6 +14,7 @@ from ropewalk.cli.options import argument, flag, option
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
+    from ropewalk.tools.inspect.grids import Sizes
     from ropewalk.tools.loss import LossMeasurement
     from ropewalk.tools.loss.measure_losses import LossPlan
     from ropewalk.tools.model_files import Source
@@ -23,7 +24,7 @@ def extend(
     config: Annotated[
         str, argument("CONFIG", "config.json, model folder, or name on the Hugging Face hub.")
     ],
-    to: Annotated[int, option("N", "The new context, in tokens.", min=2)],
+    to: Annotated[int | None, option("N", "The new context, in tokens.", min=2)] = None,
     method: Annotated[
         str, option("METHOD", "all, linear, ntk, dynamic, yarn, llama3 or longrope.")
     ] = "all",
@@ -40,6 +41,12 @@ def extend(
             "N", "Context in training, if config.json does not state it.", min=2, show_default=False
         ),
     ] = None,
+    height: options.Height = None,
+    width: options.Width = None,
+    frames: options.Frames = None,
+    original_height: options.OriginalSize = None,
+    original_width: options.OriginalSize = None,
+    original_frames: options.OriginalSize = None,
     pairing: options.TypePairing = None,
     model: Annotated[
         str | None,
@@ -78,9 +85,14 @@ def extend(
     and the mean score by distance. Then a recommendation with its limits, and the block of
     config.json or the command line for an engine. Weights are read only with --model. The report
     then also has the loss of a fixed set of tokens, as the context before them grows and at
-    shifted positions.
+    shifted positions. A model of images or video takes --height, --width and --frames in place of
+    --to: linear, ntk and yarn are compared on each axis, and printed as Python.
     """
-    with errors(as_json=as_json, options={"original": "--original", "pairing": "--pairing"}):
+    sizes = {"height": height, "width": width, "frames": frames}
+    trained = dict(zip(sizes, (original_height, original_width, original_frames), strict=True))
+    names = {"original": "--original", "pairing": "--pairing"}
+    names |= {f"original_{name}": f"--original-{name}" for name in sizes}
+    with errors(as_json=as_json, options=names):
         from ropewalk.tools.extend import extend as compare_rules
         from ropewalk.tools.extend.engine_fragments import ENGINES
         from ropewalk.tools.extend.extension_report import save_rules, summary_blocks
@@ -90,6 +102,15 @@ def extend(
         check_word("--engine", engine, [*ENGINES, "all"])
         picture = options.target_of("--plot", plot, options.PICTURES)
         plan = _loss_plan(model, text, passages, dtype, device, seconds, trust_remote_code)
+        if any((*sizes.values(), *trained.values())):
+            options.leave_out("with sizes of images", {
+                "--to": to, "--original": original, "--model": model, "--pairing": pairing,
+                "--plot": plot, "--engine": engine if engine != "transformers" else None,
+            })  # fmt: skip
+            _print_sizes(config, sizes, trained, method, as_json=as_json)
+            return
+        if to is None:
+            raise ValueError("--to must be given; or --height and --width for a model of images")
         rules_for = partial(compare_rules, to=to, method=method, original=original, pairing=pairing)
         extension, measured = rules_for(options.config_of_pipe(config)), None
         if plan is not None:
@@ -107,6 +128,21 @@ def extend(
         print_fragments(extension, engine)
         if measured is not None and plan is not None:
             print_losses(measured, plan)
+
+
+def _print_sizes(config: str, sizes: Sizes, trained: Sizes, method: str, *, as_json: bool) -> None:
+    """Print what rules do to an image or video of a size, and each rope as Python."""
+    from ropewalk.tools.extend.extend_sizes import extend_sizes, size_blocks
+
+    found = extend_sizes(options.config_of_pipe(config), sizes, trained, method)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    print_blocks(size_blocks(found))
+    print("\nfrom ropewalk import RotarySpec, axes, scaling")
+    for each in found.results[1:]:
+        if each.spec is not None:
+            print(f"{each.method} = {each.spec!r}")
 
 
 def _loss_plan(

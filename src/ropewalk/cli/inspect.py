@@ -20,6 +20,9 @@ def inspect(
     ],
     other: Annotated[str | None, argument("CONFIG2", "Second model: show what differs.")] = None,
     pairing: options.TypePairing = None,
+    height: options.Height = None,
+    width: options.Width = None,
+    frames: options.Frames = None,
     as_json: Annotated[
         bool, flag("--json", "Print one JSON document, with every pair's wavelength.")
     ] = False,
@@ -29,8 +32,9 @@ def inspect(
 
     For each kind of layer: pairing, rotated share of each head, theta and its source, scaling rule,
     amplitude (a factor on cos and sin), which pairs make a full turn within the context, and the
-    error of float32 angles. Warns about config fields that are missing, contradictory, unused, or
-    ignored by an inference engine such as vLLM.
+    error of float32 angles. For images and video: wavelengths of each axis in patches, and which
+    pairs turn within --height, --width and --frames. Warns about config fields that are missing,
+    contradictory, unused, or ignored by an inference engine such as vLLM.
     """
     with errors(as_json=as_json, options={"pairing": "--pairing"}):
         from ropewalk.tools.inspect import compare_ropes, inspect, to_plain
@@ -42,7 +46,8 @@ def inspect(
 
         picture = options.target_of("--plot", plot, options.PICTURES)
         given = [options.config_of_pipe(each) for each in (config, other) if each is not None]
-        reports = [inspect(each, pairing=pairing) for each in given]
+        sizes = {"height": height, "width": width, "frames": frames}
+        reports = [inspect(each, pairing=pairing, **sizes) for each in given]
         differences = None if other is None else compare_ropes(*reports)
         if picture is not None:
             save_wavelengths(picture, reports)

@@ -129,7 +129,7 @@ def _scaled_kinds(report: ModelReport, text: TextConfig) -> tuple[list[LayerKind
     if not changed:
         raise ValueError(
             f"config must be of a model whose text has a rope that can be scaled, "
-            f"got model_type {shown(report.model_type)}"
+            f"got model_type {shown(report.model_type)}; images and video take sizes in place of to"
         )
     return changed, kept
 
@@ -258,9 +258,11 @@ POINTS = 48  # distances on the logarithmic grid
 ROUNDING = 1e-9  # a pair that is divided by exactly the factor stays within the angles of training
 
 
-def numbers(kind: LayerKind, after: RotarySpec, original: int, to: int) -> Numbers:
-    """Return the numbers of one rope. after: the rope with the rule."""
-    before = without_rule(after)
+def numbers(
+    kind: LayerKind, after: RotarySpec, original: int, to: int, before: RotarySpec | None = None
+) -> Numbers:
+    """Return the numbers of one rope. after: the rope with the rule. before: if it has one too."""
+    before = without_rule(after) if before is None else before
     plain, ruled = wavelengths(before, None), wavelengths(after, to)
     # In training, pair i reached original / plain[i] turns; now it reaches to / ruled[i].
     leaving = tuple(

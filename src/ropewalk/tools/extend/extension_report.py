@@ -8,7 +8,7 @@ from pathlib import Path
 from ropewalk.checks import ranges
 from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.tools.extend.extend import NEAR
-from ropewalk.tools.extend.extension import Extension, Fragment
+from ropewalk.tools.extend.extension import Extension, Fragment, Numbers
 from ropewalk.tools.extend.recommended_rule import REMARKS
 from ropewalk.tools.inspect.inspect_report import fields_text
 from ropewalk.tools.inspect.rope_facts import rule_fields
@@ -60,12 +60,16 @@ def _table(found: Extension, place: int) -> Iterator[tuple[str, ...]]:
     for result in found.results:
         if result.numbers and not result.refused:
             numbers = result.numbers[place]
-            share = f"{len(numbers.leaving)} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
-            both = (min(numbers.growth), max(numbers.growth))
-            ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
-            growth = f"{' to '.join(dict.fromkeys(ends))} times"
             scores = ", ".join(f"{numbers.score_after[i]:.3f}" for i in places)
-            yield result.method, growth, share, f"{numbers.amplitude:.4g}", scores
+            yield result.method, *growth_cells(numbers), f"{numbers.amplitude:.4g}", scores
+
+
+def growth_cells(numbers: Numbers) -> tuple[str, str]:
+    """Return how far wavelengths grow, and how many pairs reach angles beyond training."""
+    share = f"{len(numbers.leaving)} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
+    both = (min(numbers.growth), max(numbers.growth))
+    ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
+    return f"{' to '.join(dict.fromkeys(ends))} times", share
 
 
 def fragment_title(fragment: Fragment, method: str | None) -> str:

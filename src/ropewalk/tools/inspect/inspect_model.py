@@ -30,6 +30,7 @@ from ropewalk.rotary.config.config_json import (
     load_config,
     named,
 )
+from ropewalk.rotary.config.diffusers_types import MODELS
 from ropewalk.rotary.config.rope_fields import (
     COMMON_FIELDS,
     EARLIER_ROPE_TYPES,
@@ -46,6 +47,7 @@ from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.inspect.cautions import as_mapping, find_cautions
 from ropewalk.tools.inspect.gguf_report import inspect_gguf
+from ropewalk.tools.inspect.grids import Sizes, axes_of, size_cautions
 from ropewalk.tools.inspect.rope_facts import (
     Caution,
     LayerKind,
@@ -56,12 +58,20 @@ from ropewalk.tools.inspect.rope_facts import (
 )
 
 
-def inspect(config: str | PathLike[str] | JsonObject, *, pairing: str | None = None) -> ModelReport:
+def inspect(
+    config: str | PathLike[str] | JsonObject,
+    *,
+    pairing: str | None = None,
+    height: int | None = None,
+    width: int | None = None,
+    frames: int | None = None,
+) -> ModelReport:
     """Return what a model's ropes do, with warnings.
 
     config: a config.json, a model's folder, a GGUF file (needs `gguf`), a name on the Hugging Face
     hub (needs `huggingface_hub`), the contents of a config.json, or a transformers config.
     pairing: "half" or "interleaved", for a model type that is not known.
+    height, width, frames: a size for a model of images or video, in latent pixels and frames.
 
     Raises ValueError that names the key, the rule and the value if the config contradicts itself,
     has a key whose effect is not known, or is not a readable file.
@@ -79,7 +89,9 @@ def inspect(config: str | PathLike[str] | JsonObject, *, pairing: str | None = N
         ['theta-default']
     """
     source = find_source(config)
+    sizes: Sizes = {"height": height, "width": width, "frames": frames}
     if source.gguf is not None:
+        _check_sizes("a GGUF file", [], sizes)
         return inspect_gguf(source.gguf, source.name, pairing)
     assert source.config is not None
     reading = read_with_repairs(source.config, pairing)
@@ -87,10 +99,26 @@ def inspect(config: str | PathLike[str] | JsonObject, *, pairing: str | None = N
     with suppress(ValueError):  # a type that is read only because of `pairing`
         sections = find_sections(reading.config, model_type_of(reading.config))
     longest, key = _max_length(reading.config, sections)
-    kinds = layer_kinds(reading.model, longest)
-    cautions = find_cautions(kinds, sections, longest, reading.assumptions)
     model_type = reading.model.model_type
+    kinds = tuple(
+        dataclasses.replace(kind, axes=axes_of(reading.config, model_type, kind.rope, sizes))
+        for kind in layer_kinds(reading.model, longest)
+    )
+    axes = next((kind.axes for kind in kinds if kind.axes), ())
+    _check_sizes(model_type, [axis.name for axis in axes], sizes)
+    by_design = [name for name, of in MODELS.get(str(model_type), {}).items() if of.rope is None]
+    told = tuple(kind for kind in kinds if kind.stack not in by_design)
+    cautions = find_cautions(told, sections, longest, reading.assumptions)
+    cautions += tuple(size_cautions(axes))
     return ModelReport(source.name, "config.json", model_type, longest, key, kinds, cautions)
+
+
+def _check_sizes(model: str | None, names: list[str], sizes: Sizes) -> None:
+    for name, size in sizes.items():
+        if size is not None and name not in names:
+            axes = " and ".join(name for name in names if name != "text")
+            has = f"axes are {axes}" if axes else "positions have one axis"
+            raise ValueError(f"{name} must be left out for {model}, whose {has}, got {size}")
 
 
 def _max_length(config: JsonObject, sections: RawSections) -> tuple[int, str] | tuple[None, None]:
@@ -175,8 +203,9 @@ def find_source(config: str | PathLike[str] | JsonObject) -> Source:
 
 
 def _in_folder(folder: Path) -> Source:
-    if (folder / "config.json").exists():
-        return Source(shown_path(folder / "config.json"), load_config(folder), None)
+    for name in ("config.json", "model_index.json"):  # the reader names the index's folders
+        if (folder / name).exists():
+            return Source(shown_path(folder / name), load_config(folder / name), None)
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix == ".gguf")
     except OSError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ropewalk.checks import check_int
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE, Proportional, Scaling
 from ropewalk.rotary.spec import RotarySpec
 
@@ -75,13 +76,43 @@ class RopeFacts:
 
 
 @dataclass(frozen=True)
+class AxisFacts:
+    """One axis of a rope of images or video.
+
+    pairs: their numbers. patch: its latent pixels (or frames), as the key patch_from states.
+    pixels: image pixels in a latent pixel, if stated. scaled: how the model's code scales
+    positions, None if they count patches. limit, trained: the most patches of its table and of
+    training, and their keys, if stated. size, patches: those asked for.
+    """
+
+    name: str
+    pairs: tuple[int, ...]
+    patch: int
+    patch_from: str | None
+    pixels: int | None
+    scaled: str | None
+    limit: tuple[int, str] | None
+    trained: tuple[int, str] | None
+    size: int | None = None
+    patches: int | None = None
+
+    def sized(self, argument: str, size: Any) -> AxisFacts:
+        """Return the axis with a size. Raises ValueError unless it is a whole number of patches."""
+        check_int(argument, size, 1)
+        if size % self.patch:
+            rule = f"must be a multiple of {self.patch_from}={self.patch}"
+            raise ValueError(f"{argument} {rule}, got {size}")
+        return dataclasses.replace(self, size=size, patches=size // self.patch)
+
+
+@dataclass(frozen=True)
 class LayerKind:
     """Layers that have the same rope.
 
     layers: their numbers within the stack; empty if the file does not say which they are.
     rope: None if the layers have none (NoPE). softmax_factor: a factor of the scores, on top of
     the usual 1/sqrt(head_dim). query_temperature: its fields, or None. indexer: the rope of sparse
-    attention's indexer, or None.
+    attention's indexer, or None. axes: those of a rope of images or video.
     """
 
     stack: str
@@ -91,6 +122,7 @@ class LayerKind:
     softmax_factor: float = 1.0
     query_temperature: Mapping[str, float] | None = None
     indexer: RopeFacts | None = None
+    axes: tuple[AxisFacts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,7 +238,7 @@ def contexts(rule: Scaling | None, longest: int | None) -> tuple[int | None, int
 
 def rule_fields(rule: Scaling | None) -> dict[str, Any]:
     """Return the fields of a rule that are not None, as plain data."""
-    values = {} if rule is None else dataclasses.asdict(rule)  # type: ignore[call-overload]
+    values = {} if rule is None else vars(rule)
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v is not None}
 
 
