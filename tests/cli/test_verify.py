@@ -101,7 +101,7 @@ def test_json_is_all_that_is_printed(run):
         (["a_port:number"], "TARGET must be callable"),
         (["a_port:Needs"], "a class that needs no arguments"),
         (["raises:f"], "raised SystemExit: 'stop'"),
-        (["a_port:other_shape"], "returned (1, 2, 5, 3) for x"),
+        (["a_port:other_shape"], "returned (1, 2, 7, 3) for x"),
         (["a_port:right", "--like", "none.json"], "no such file"),
         (["a_port:right", "--layer", "1"], "layer must be left out without like"),
         (["a_port:right", "--layer", "one"], "--layer must be an integer of at least 0, got 'one'"),

@@ -2,7 +2,6 @@
 
 verify             all checks of a function or module
 call_form          how it is called: its arguments, size of heads, order of axes, positions
-position_lines     lines through the positions of several axes
 measured_rotation  its matrices at chosen positions; which dimensions rotate together, how far
 rotation_verdicts  verdicts on that rotation, without and against a specification
 key_verdicts       how keys rotate, compared with queries

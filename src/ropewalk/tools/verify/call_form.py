@@ -19,12 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.checks import check_int, shown
-from ropewalk.rotary.frequencies import cos_sin
 from ropewalk.rotary.module import RotaryEmbedding
 from ropewalk.rotary.rotate import rotate
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.rotary.tables import Tables, apply_tables
-from ropewalk.tools.verify.position_lines import OnLine, Steps, steps_together
+from ropewalk.rotary.tables import Tables
 
 Role = Literal[
     "x", "q", "k", "v", "positions", "offset", "cos", "sin", "freqs_cis", "freqs",
@@ -150,14 +148,14 @@ class Target:
 
     roles: of its arguments. keywords: the names of those that must be passed by name. seq_dim: -2
     for (B, H, S, D), -3 for (B, S, H, D). batched_positions: whether positions are (B, S), not
-    (S,). steps: if positions have several axes, how far place p of a line is along each; calls are
-    made at places. axis_dim: the dimension of axes in the positions that are passed, whose dtype is
-    position_dtype. tables: how cos and sin are laid out if the target takes them: R/2 columns, or R
-    with the halves or the neighbors the same. tables_of: makes them. makes_tables: whether the
-    target returns tables, which `rotate` then applies. ignores_positions: whether the target was
-    found to ignore them, so that calls must start at position 0. axes_stated: whether the user said
-    the order of axes. along_heads: whether what it rotates along is, in that order, the axis of
-    heads. moved_from: the old positions of a target that moves keys from old positions to new ones.
+    (S,). steps: if positions have several axes, 1 for those on which they are those of the call, 0
+    for those on which they are 0. axis_dim: the dimension of axes. tables: how cos and sin are laid
+    out if the target takes them: R/2 columns, or R with the halves or the neighbors the same.
+    tables_of: makes them. makes_tables: whether the target returns tables, which `rotate` then
+    applies. ignores_positions: whether the target was found to ignore them, so that calls must
+    start at position 0. axes_stated: whether the user said the order of axes. along_heads: whether
+    what it rotates along is, in that order, the axis of heads. moved_from: the old positions of a
+    target that moves keys from old positions to new ones.
     """
 
     function: Callable[..., Any]
@@ -166,7 +164,7 @@ class Target:
     keywords: Mapping[Role, str] = field(default_factory=dict)
     seq_dim: int = -2
     batched_positions: bool = False
-    steps: Steps = ()
+    steps: tuple[int, ...] = ()
     axis_dim: int = 0
     position_dtype: torch.dtype = torch.int64
     tables: TableForm = "none"
@@ -295,14 +293,13 @@ class Target:
             says = " ".join(str(error).split()) or "no message"
             raise TargetError(f"{type(error).__name__}: {shown(says, 160)}") from error
 
-    def _passed(self, places: Tensor, rows: int) -> Tensor:
-        """Return positions as they are passed, of places (S,) or (B, S)."""
-        if self.batched_positions and places.ndim == 1:
-            places = places.expand(rows, -1)
+    def _passed(self, positions: Tensor, rows: int) -> Tensor:
+        """Return positions (S,) or (B, S) in the form in which they are passed."""
+        if self.batched_positions and positions.ndim == 1:
+            positions = positions.expand(rows, -1)
         if self.steps:
-            exact = places.to(torch.float64)
-            places = torch.stack([exact * step for step in self.steps], self.axis_dim)
-        return places.to(self.position_dtype)
+            positions = torch.stack([positions * step for step in self.steps], self.axis_dim)
+        return positions.to(self.position_dtype)
 
     def _tables(self, cos: Tensor, sin: Tensor, of_one_row: bool) -> dict[str, Tensor]:
         made = {"cos": cos, "sin": sin, "freqs": torch.atan2(sin, cos)}
@@ -350,7 +347,7 @@ MOST_DIMS = 2_048
 SEQ_DIM = {"bhsd": -2, "bshd": -3}
 ORDER = {-2: "(B, H, S, D)", -3: "(B, S, H, D)"}
 BEST = 2.0
-FIRST, LENGTH, HEADS = 3, 5, 2  # the first call is not at position 0, so that its cache shows
+FIRST, LENGTH, HEADS = 3, 7, 2  # the first call is not at position 0, so that its cache shows
 DTYPES = [torch.int64, torch.float32, torch.float64]
 #: Whether positions have a batch, and where their axes are if they have several.
 SHAPES = {
@@ -396,21 +393,21 @@ def resolve(
     failures: list[str] = []
     base = Target(function, roles, dims[0], keywords_of(function, roles), spec=spec)
     if spec is not None and base.takes == "positions" and not TABLES & set(roles):
-        base = replace(base, steps=steps_together(spec))
+        base = replace(base, steps=(1,) * spec.axis_count * (spec.axis_count > 1))
     grade, target = _best(_candidates(base, orders, dims, length), failures)
-    for count in range(1, len(base.steps) + 3) if base.steps and not grade else ():
-        steps = tuple(range(1, count + 1)) if count > 1 else ()  # one, as text has
-        grade, other = _best(_candidates(replace(base, steps=steps), orders, dims, length), [])
-        if grade and steps:
-            raise TargetError(
-                f"positions must have {len(base.steps)} axes, as in like; the target takes {count}"
-            )
+    wanted = len(base.steps)
+    for count in range(wanted + 2) if wanted and not grade else ():  # 0: as text has
+        others = _candidates(replace(base, steps=(1,) * count), orders, dims, length)
+        grade, found = _best(others, [])
+        if grade and count:
+            says = f"positions must have {wanted} axes, as in like; the target takes {count}"
+            raise TargetError(says)
         if grade:
-            target = other
+            target = found
             break
     if axes is not None and not grade:
-        others = [order for order in ORDER if order not in orders]
-        grade, other = _best(_candidates(base, others, dims, length), [])
+        rest = [order for order in ORDER if order not in orders]
+        grade, other = _best(_candidates(base, rest, dims, length), [])
         if grade and other is not None and not other.makes_tables:
             return replace(other, seq_dim=orders[0], axes_stated=True, along_heads=True)
     if target is None:
@@ -476,9 +473,8 @@ def _tables_of(spec: RotarySpec, length: int | None) -> Callable[[Tensor], Table
 def _grade(target: Target) -> float:
     """Return how well a call works: 0 if it answers, 1 if it rotates, `BEST` if just as specified.
 
-    It rotates if results vary along the sequence and not along heads. With several axes, it works
-    the better the nearer results are to the specification. With tables of ours, lengths and
-    position 0 must stay as they are too, and best is what leaves the dimensions alone that the
+    It rotates if results vary along the sequence and not along heads. With tables of ours, lengths
+    and position 0 must stay as they are too, and best is what leaves the dimensions alone that the
     specification leaves alone. Raises TargetError.
     """
     first = FIRST if target.takes != "nothing" else 0
@@ -489,19 +485,11 @@ def _grade(target: Target) -> float:
     same_heads = (y - y[:, :1]).abs().amax() < 1e-4
     if not (torch.isfinite(y).all() and moves and same_heads):
         return 0
-    if target.tables_of is None and not target.steps:
+    if target.tables_of is None:
         return BEST
     generator, at = torch.Generator().manual_seed(0), torch.arange(LENGTH)
     x = torch.randn(1, HEADS, LENGTH, target.head_dim, generator=generator)
     y = target.rotate(x, at)
-    if target.steps:
-        of = target.spec
-        if of is None or of.needs_length or of.axis_count != len(target.steps):
-            return 1
-        per_pair = torch.tensor(OnLine.of(of, target.steps).fixed_point_frequencies())
-        tables = cos_sin(at[:, None], per_pair, of.amplitude_at())
-        error = (y - apply_tables(of, tables, x)[0]).abs().max().item()
-        return BEST if error < 1e-2 else 1 + 1 / (2 + error)
     part = torch.ones(target.head_dim, dtype=torch.bool)
     if (spec := target.spec) is not None:
         part[: spec.start] = part[spec.start + int(spec.rotary_dim) :] = False

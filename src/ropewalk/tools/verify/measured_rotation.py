@@ -236,24 +236,11 @@ def matrices(target: Target, positions: Tensor) -> dict[Role, Tensor]:
 
 
 def served_matrices(target: Target, positions: Tensor) -> dict[Role, Tensor]:
-    """Return matrices at these positions, or at fewer if far ones are refused.
-
-    Along one axis of several, dimensions that only follow others stay as they are.
-    """
-    made: dict[Role, Tensor] = {}
-    for most in (int(positions.max()) + 1, 4_096, 1_024, 256, 32):
+    """Return matrices at these positions, or at fewer if far ones are refused."""
+    for most in (int(positions.max()) + 1, 4_096, 1_024, 256):
         with suppress(TargetError):
-            made = matrices(target.fresh(), positions[positions < most])
-            break
-    else:
-        made = matrices(target.fresh(), positions)
-    if sum(map(bool, target.steps)) != 1:
-        return made
-    still = {role: (m - m[:1]).abs().amax((0, 2)) <= UNSEEN for role, m in made.items()}
-    return {
-        role: torch.where(still[role][:, None], m[0].norm(dim=-1).diag(), m)
-        for role, m in made.items()
-    }
+            return matrices(target.fresh(), positions[positions < most])
+    return matrices(target.fresh(), positions[positions < 32])
 
 
 def at_far(

@@ -332,6 +332,9 @@ def _compare_frequencies(
     row = int((off / limit).amax(-1).argmax())
     error = off[row].max().item()
     off_by = f"off by {error:.3g} radians at position {int(near.positions[row]):,}"
+    if spec.axis_count > 1:
+        owners = torch.tensor(spec.axis_of_pair)[visible]
+        off_by += f", on axes {ranges({*owners[(off > limit).any(0)].tolist()})}"
     says = f"{mistake}; {off_by}" if mistake else off_by
     theta = named == "theta" and spec.scaling is None
     numbers = {"theta": fit_theta(measured.abs(), _exponents(exact, spec))[0]} if theta else {}

@@ -29,7 +29,6 @@ from ropewalk.tools.verify.measured_rotation import (
     table_end,
 )
 from ropewalk.tools.verify.moved_keys import check_moves, spec_of_moves
-from ropewalk.tools.verify.position_lines import OnLine, Steps
 from ropewalk.tools.verify.rotation_verdicts import check_rotation, compare, describe
 from ropewalk.tools.verify.verify_model import max_positions, takes_tokens, verify_model
 from ropewalk.tools.verify.verify_report import Check, Report, fault, not_tested, remark
@@ -46,14 +45,6 @@ class Specified:
     spec: RotarySpec | None = None
     others: Mapping[str, RotarySpec] = field(default_factory=dict)
     max_positions: int | None = None
-
-    def on_line(self, steps: Steps) -> Specified:
-        """Return what is specified on a line of positions, if they have several axes."""
-        if self.spec is None or not steps:
-            return self
-        ropes = {x: r for x, r in self.others.items() if r.axis_count == len(steps)}
-        others = {name: OnLine.of(rope, steps) for name, rope in ropes.items()}
-        return replace(self, spec=OnLine.of(self.spec, steps), others=others)
 
 
 def read_like(like: object, layer: int | None = None) -> Specified:
@@ -202,7 +193,7 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
     history = _attempt("called twice", twice, target)
     stateful = any(check.fault for check in history)
     measured = replace(target, ignores_positions=True) if where.fault else target
-    for check in _rotations(measured, specified, length, STATEFUL if stateful else 2**17):
+    for check in _rotation(measured, specified, length, STATEFUL if stateful else 2**17):
         if check.fault != "rounded-tables":
             yield check
         elif target.makes_tables and not {torch.bfloat16, torch.float16} & target.dtypes:
@@ -221,25 +212,6 @@ def _checks(target: Target, specified: Specified, length: int | None) -> Iterato
         yield from _attempt("under autocast", function_checks.check_autocast, target)
 
 
-def _rotations(
-    target: Target, specified: Specified, length: int | None, most: int
-) -> Iterator[Check]:
-    """Yield the checks of the rotation, along each axis alone too if there are several."""
-
-    def rotation(on: Target, steps: Steps) -> list[Check]:
-        return list(_rotation(on, specified.on_line(steps), length, most))
-
-    spec = specified.spec
-    if spec is not None and target.steps and not target.ignores_positions:
-        near = near_positions(target, most)
-        yield from axis_checks.check_each_axis(target, spec, length, rotation, near)
-        return
-    same = tuple(1 for _ in target.steps)  # on each axis, as text has
-    yield from rotation(replace(target, steps=same), same)
-    if spec is not None and spec.axis_count > 1:
-        yield not_tested(axis_checks.NAME, "only the same position on each has an effect")
-
-
 def _rotation(
     target: Target, specified: Specified, length: int | None, most: int
 ) -> Iterator[Check]:
@@ -252,7 +224,8 @@ def _rotation(
         yield fault("rotates pairs", "fails", str(error))
         return
     first = target.rotates[0]
-    basics, structure = check_rotation(measured[first], positions[: len(measured[first])])
+    positions = positions[: len(measured[first])]
+    basics, structure = check_rotation(measured[first], positions)
     xpos = structure is not None and "k" in measured and is_xpos(measured["k"], structure)
     inverse = remark("norms", "keys change their lengths inversely to queries, as in xPos")
     yield from (inverse if xpos and check.name == "norms" else check for check in basics)
@@ -266,6 +239,13 @@ def _rotation(
     checks, used = describe(structure), None
     if spec is not None:
         checks, used = _compare_at_lengths(structure, specified, length)
+    if spec is not None and spec.axis_count > 1:
+        same_pairs = not any(x.fault for x in checks if x.name in ("pairing", "rotary part"))
+        each = axis_checks.check_each_axis(target, spec, measured, positions, same_pairs)
+        yield from (found := list(each))
+        if any(check.fault for check in found):
+            yield not_tested("all axes together", "one of them alone is wrong")
+            return
     yield from _without_untested(target, checks, xpos)
     wrong = {check.name: check.fault for check in checks if check.fault}
     exact, whose = spec, "the specification"
