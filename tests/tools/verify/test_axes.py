@@ -123,3 +123,12 @@ def test_positions_of_another_number_of_axes_are_refused(count):
     rotate = by(lambda p: angles(p, [64 // count] * count))
     with pytest.raises(ValueError, match=f"must have 3 axes, as in like; the target takes {count}"):
         tools.verify(rotate, like=SPEC)
+
+
+def test_frequencies_above_a_turn_per_position():
+    """LTX's coordinates lie in [-π/2, π/2], and its fastest pairs turn by 15,708 per unit."""
+    ltx = RotarySpec(32, start=2, pairing="interleaved", axes=axes.geometric(5, 3), continuous=True)
+    rope = RotaryEmbedding(ltx)
+    assert not tools.verify(rope, like=ltx).faults
+    exchanged = tools.verify(lambda x, positions: rope.rotate(x, positions[[0, 2, 1]]), like=ltx)
+    assert exchanged.faults == ("frequencies",)

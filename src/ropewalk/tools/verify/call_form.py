@@ -155,7 +155,7 @@ class Target:
     applies. ignores_positions: whether the target was found to ignore them, so that calls must
     start at position 0. axes_stated: whether the user said the order of axes. along_heads: whether
     what it rotates along is, in that order, the axis of heads. moved_from: the old positions of a
-    target that moves keys from old positions to new ones.
+    target that moves keys from old positions to new ones. unit: the distance of coordinates.
     """
 
     function: Callable[..., Any]
@@ -174,6 +174,7 @@ class Target:
     axes_stated: bool = False
     along_heads: bool = False
     moved_from: int | Tensor = 0
+    unit: float = 1.0
     spec: RotarySpec | None = None
 
     @property
@@ -297,6 +298,8 @@ class Target:
         """Return positions (S,) or (B, S) in the form in which they are passed."""
         if self.batched_positions and positions.ndim == 1:
             positions = positions.expand(rows, -1)
+        if self.unit != 1.0:
+            positions = positions * self.unit
         if self.steps:
             positions = torch.stack([positions * step for step in self.steps], self.axis_dim)
         return positions.to(self.position_dtype)
@@ -364,11 +367,13 @@ def resolve(
     head_dim: int | None = None,
     spec: RotarySpec | None = None,
     length: int | None = None,
+    unit: float = 1.0,
 ) -> Target:
     """Return the target with the call form that works.
 
-    Each form is tried on a copy if the target is a module. Raises TargetError if none works, and
-    other ValueErrors for arguments that cannot be used.
+    unit: how far apart the coordinates of places are. Each form is tried on a copy if the target is
+    a module. Raises TargetError if none works, and other ValueErrors for arguments that cannot be
+    used.
     """
     if not callable(function):
         raise TypeError(f"target must be a function or module, got {shown(function)}")
@@ -389,9 +394,14 @@ def resolve(
             f"form must have old_positions and new_positions or neither, got {', '.join(roles)}"
         )
     stated = head_dim if spec is None else spec.head_dim
+    if stated is not None and stated > MOST_DIMS:
+        raise ValueError(
+            f"like must have heads of at most {MOST_DIMS:,} dimensions to be measured, "
+            f"got {stated:,}; a rope over all heads (LTX) can be verified with fewer of them"
+        )
     dims = head_dims(function) if stated is None else [stated]
     failures: list[str] = []
-    base = Target(function, roles, dims[0], keywords_of(function, roles), spec=spec)
+    base = Target(function, roles, dims[0], keywords_of(function, roles), spec=spec, unit=unit)
     if spec is not None and base.takes == "positions" and not TABLES & set(roles):
         base = replace(base, steps=(1,) * spec.axis_count * (spec.axis_count > 1))
     grade, target = _best(_candidates(base, orders, dims, length), failures)

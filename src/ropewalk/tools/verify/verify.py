@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -130,15 +131,25 @@ def verify(
             raise ValueError(
                 f"length must be left out: no frequencies of like depend on it, got {length}"
             )
+    unit = 1.0
+    if spec is not None and spec.continuous:
+        unit = _unit(spec)
+        spec = replace(spec, scaling=Linear(1 / unit)) if unit < 1 else spec
     with torch.no_grad():
         resolved = resolve(
-            target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length
+            target, form=form, axes=axes, head_dim=head_dim, spec=spec, length=length, unit=unit
         )
         specified = replace(specified, spec=resolved.spec)
         if spec is not None and resolved.moves:
             specified = replace(specified, spec=spec_of_moves(spec, length))
         checks = tuple(_checks(resolved, specified, length))
     return Report(getattr(target, "__name__", type(target).__name__), resolved.form, checks)
+
+
+def _unit(spec: RotarySpec) -> float:
+    """Return coordinates so near each other that no pair turns by more than 2 radians (LTX)."""
+    fastest = 1.0 if spec.scaling else float(spec.inverse_frequencies().abs().max())
+    return min(1.0, 2.0 ** math.floor(math.log2(2 / fastest)))
 
 
 NEAR_ROPE, NO_RULE = "the rope of near positions", "near angles follow no known theta and factor"
