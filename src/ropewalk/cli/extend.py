@@ -14,7 +14,6 @@ from ropewalk.cli.options import argument, flag, option
 
 if TYPE_CHECKING:
     from ropewalk.tools.extend import Extension
-    from ropewalk.tools.inspect.grids import Sizes
     from ropewalk.tools.loss import LossMeasurement
     from ropewalk.tools.loss.measure_losses import LossPlan
     from ropewalk.tools.model_files import Source
@@ -41,12 +40,12 @@ def extend(
             "N", "Context in training, if config.json does not state it.", min=2, show_default=False
         ),
     ] = None,
-    height: options.Height = None,
-    width: options.Width = None,
-    frames: options.Frames = None,
-    original_height: options.OriginalSize = None,
-    original_width: options.OriginalSize = None,
-    original_frames: options.OriginalSize = None,
+    height: options.Size = None,
+    width: options.Size = None,
+    frames: options.Size = None,
+    original_height: options.Size = None,
+    original_width: options.Size = None,
+    original_frames: options.Size = None,
     pairing: options.TypePairing = None,
     model: Annotated[
         str | None,
@@ -90,12 +89,13 @@ def extend(
     """
     sizes = {"height": height, "width": width, "frames": frames}
     trained = dict(zip(sizes, (original_height, original_width, original_frames), strict=True))
-    names = {"original": "--original", "pairing": "--pairing"}
-    names |= {f"original_{name}": f"--original-{name}" for name in sizes}
-    with errors(as_json=as_json, options=names):
+    flags = {f"original_{name}": f"--original-{name}" for name in sizes} | {"pairing": "--pairing"}
+    with errors(as_json=as_json, options=flags | {"original": "--original"}):
         from ropewalk.tools.extend import extend as compare_rules
         from ropewalk.tools.extend.engine_fragments import ENGINES
-        from ropewalk.tools.extend.extension_report import save_rules, summary_blocks
+        from ropewalk.tools.extend.extend_sizes import extend_sizes
+        from ropewalk.tools.extend.extension_report import save_rules, size_blocks, summary_blocks
+        from ropewalk.tools.inspect import to_plain
         from ropewalk.tools.loss.loss_report import loss_picture
         from ropewalk.tools.loss.measure_losses import read_model
 
@@ -105,9 +105,16 @@ def extend(
         if any((*sizes.values(), *trained.values())):
             options.leave_out("with sizes of images", {
                 "--to": to, "--original": original, "--model": model, "--pairing": pairing,
-                "--plot": plot, "--engine": engine if engine != "transformers" else None,
+                "--plot": plot, "--engine": engine != "transformers", "--method": method != "all",
             })  # fmt: skip
-            _print_sizes(config, sizes, trained, method, as_json=as_json)
+            results = extend_sizes(options.config_of_pipe(config), sizes, trained)
+            if as_json:
+                print_json({"results": to_plain(results)})
+                return
+            print_blocks(size_blocks(results))
+            print("\nfrom ropewalk import RotarySpec, axes, scaling")
+            for each in results[1:]:
+                print(f"{each.method} = {each.section['spec']!r}")
             return
         if to is None:
             raise ValueError("--to must be given; or --height and --width for a model of images")
@@ -128,21 +135,6 @@ def extend(
         print_fragments(extension, engine)
         if measured is not None and plan is not None:
             print_losses(measured, plan)
-
-
-def _print_sizes(config: str, sizes: Sizes, trained: Sizes, method: str, *, as_json: bool) -> None:
-    """Print what rules do to an image or video of a size, and each rope as Python."""
-    from ropewalk.tools.extend.extend_sizes import extend_sizes, size_blocks
-
-    found = extend_sizes(options.config_of_pipe(config), sizes, trained, method)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    print_blocks(size_blocks(found))
-    print("\nfrom ropewalk import RotarySpec, axes, scaling")
-    for each in found.results[1:]:
-        if each.spec is not None:
-            print(f"{each.method} = {each.spec!r}")
 
 
 def _loss_plan(

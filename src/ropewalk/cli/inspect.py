@@ -20,9 +20,9 @@ def inspect(
     ],
     other: Annotated[str | None, argument("CONFIG2", "Second model: show what differs.")] = None,
     pairing: options.TypePairing = None,
-    height: options.Height = None,
-    width: options.Width = None,
-    frames: options.Frames = None,
+    height: options.Size = None,
+    width: options.Size = None,
+    frames: options.Size = None,
     as_json: Annotated[
         bool, flag("--json", "Print one JSON document, with every pair's wavelength.")
     ] = False,
@@ -47,7 +47,7 @@ def inspect(
         picture = options.target_of("--plot", plot, options.PICTURES)
         given = [options.config_of_pipe(each) for each in (config, other) if each is not None]
         sizes = {"height": height, "width": width, "frames": frames}
-        reports = [inspect(each, pairing=pairing, **sizes) for each in given]
+        reports = [inspect(each, pairing=pairing, sizes=sizes) for each in given]
         differences = None if other is None else compare_ropes(*reports)
         if picture is not None:
             save_wavelengths(picture, reports)

@@ -149,18 +149,7 @@ Settings = Annotated[
 TypePairing = Annotated[
     str | None, option("PAIRING", "half or interleaved, for a model type that is not known.")
 ]
-
-
-def _size(what: str) -> Any:
-    return option("N", f"Of images or video: {what}, as the transformer gets it.", min=1)
-
-
-Height = Annotated[int | None, _size("height in latent pixels")]
-Width = Annotated[int | None, _size("width in latent pixels")]
-Frames = Annotated[int | None, _size("frames after the VAE")]
-OriginalSize = Annotated[
-    int | None, option("N", "The same in training, if config.json does not state it.", min=1)
-]
+Size = Annotated[int | None, option("N", "Latent pixels or frames of images or video.", min=1)]
 AsJson = Annotated[bool, flag("--json", "Print JSON.")]
 
 

@@ -51,7 +51,8 @@ class RopeOfBlocks(NamedTuple):
     head_dim is the keys of their number and size. blocks: whether pairs are made within each axis.
     theta: a key, or the number in the class's code. rule: the scaling rule. rule_keys: what it
     reads. only_if: a key and the value without which there is no rope. other_keys: those about
-    ropes that change only positions.
+    ropes that change only positions. positions: patches counted, or what `positions` scales.
+    packed: whether the pipeline joins 2 x 2 latent pixels, which patch_size does not tell.
     """
 
     head_dim: str | tuple[str, str] = "attention_head_dim"
@@ -66,6 +67,8 @@ class RopeOfBlocks(NamedTuple):
     continuous: bool = False
     only_if: tuple[Key, Any] | None = None
     other_keys: tuple[str, ...] = ()
+    positions: Literal["counted", "crop", "resized", "fractions"] = "counted"
+    packed: bool = False
 
 
 class Blocks(NamedTuple):
@@ -119,12 +122,14 @@ HIDDEN, DIM = ("hidden_size", "num_attention_heads"), ("dim", "n_heads")
 # fmt: off
 # Blocks of text and image together (Flux and after it).
 FLUX = RopeOfBlocks()
+PACKED = FLUX._replace(packed=True)
 THETA = FLUX._replace(theta=Key("rope_theta", 10_000.0))
 FOUR = Key("axes_dims_rope", (32, 32, 32, 32))
 _add("FluxTransformer2DModel FluxControlNetModel ChromaTransformer2DModel "
-     "LongCatImageTransformer2DModel OvisImageTransformer2DModel", FLUX, DOUBLE | SINGLE)
-_add("BriaTransformer2DModel BriaFiboTransformer2DModel", THETA, DOUBLE | SINGLE)
-_add("Flux2Transformer2DModel", FLUX._replace(dims=FOUR, theta=Key("rope_theta", 2_000)),
+     "LongCatImageTransformer2DModel OvisImageTransformer2DModel", PACKED, DOUBLE | SINGLE)
+_add("BriaTransformer2DModel", THETA._replace(packed=True), DOUBLE | SINGLE)
+_add("BriaFiboTransformer2DModel", THETA, DOUBLE | SINGLE)
+_add("Flux2Transformer2DModel", PACKED._replace(dims=FOUR, theta=Key("rope_theta", 2_000)),
      DOUBLE | SINGLE)
 _add("Flux3Transformer2DModel", THETA._replace(dims=FOUR),
      {"txt_mode_blocks": "num_layers", "image_mode_blocks": "num_layers", **SINGLE})
@@ -132,8 +137,8 @@ _add("HiDreamImageTransformer2DModel", FLUX._replace(dims=Key("axes_dims_rope"))
      {"double_stream_blocks": "num_layers", "single_stream_blocks": "num_single_layers"})
 _add("QwenImageTransformer2DModel QwenImageControlNetModel QwenImage21Transformer2DModel "
      "NucleusMoEImageTransformer2DModel", FLUX, DOUBLE)
-_add("Krea2Transformer2DModel", FLUX._replace(dims=Key("axes_dims_rope", (32, 48, 48)),
-                                              theta=Key("rope_theta", 1_000.0)),
+_add("Krea2Transformer2DModel", PACKED._replace(dims=Key("axes_dims_rope", (32, 48, 48)),
+                                                theta=Key("rope_theta", 1_000.0)),
      DOUBLE | {"text_fusion.layerwise_blocks": Blocks("num_layerwise_text_blocks", None),
                "text_fusion.refiner_blocks": Blocks("num_refiner_text_blocks", None)})
 HUNYUAN = FLUX._replace(dims=Key("rope_axes_dim", (16, 56, 56)), theta=Key("rope_theta", 256.0))
@@ -157,9 +162,10 @@ Z_LAYERS: Kinds = {"layers": "n_layers", "noise_refiner": "n_refiner_layers"}
 _add("ZImageTransformer2DModel", Z_IMAGE, Z_LAYERS | {"context_refiner": "n_refiner_layers"})
 _add("BriaFibo2Transformer2DModel", Z_IMAGE, Z_LAYERS)
 _add("LuminaNextDiT2DModel", RopeOfBlocks(HIDDEN, parts(2), order="alternating"), LAYERS)
-_add("CogView4Transformer2DModel GlmImageTransformer2DModel",
-     RopeOfBlocks(dims=parts(2), pairing="half", other_keys=("rope_axes_dim",)), DOUBLE)
-DIT = RopeOfBlocks(dims=parts(2), order="width first", continuous=True)
+GLM = RopeOfBlocks(dims=parts(2), pairing="half", other_keys=("rope_axes_dim",))
+_add("GlmImageTransformer2DModel", GLM, DOUBLE)
+_add("CogView4Transformer2DModel", GLM._replace(positions="resized"), DOUBLE)
+DIT = RopeOfBlocks(dims=parts(2), order="width first", continuous=True, positions="crop")
 _add("HunyuanDiT2DModel", DIT, BLOCKS | CROSS)
 _add("HunyuanDiT2DControlNetModel", DIT,
      {"blocks": Blocks("transformer_num_layers", DIT, lambda layers: layers // 2 - 1)})
@@ -189,7 +195,7 @@ _add("Cosmos3OmniTransformer",
      SECTIONS._replace(head_dim="head_dim", continuous=True,
                        dims=Key("rope_axes_dim|rope_scaling.mrope_section", (24, 20, 20))),
      {"layers": "num_hidden_layers"})
-COGVIDEO = RopeOfBlocks(dims=eighths, continuous=True)
+COGVIDEO = RopeOfBlocks(dims=eighths, continuous=True, positions="crop")
 _add("CogVideoXTransformer3DModel ConsisIDTransformer3DModel",
      COGVIDEO._replace(only_if=(Key("use_rotary_positional_embeddings", False), True)), DOUBLE)
 _add("EasyAnimateTransformer3DModel",
@@ -224,7 +230,7 @@ _add("AutoencoderKLMiniMaxH3",
 _add("LTX2VideoDiffusionDecoderModel", RopeOfBlocks("decoder_head_dim", eighths),
      {"stages": "decoder_stage_depths"})
 LTX = RopeOfBlocks(("num_attention_heads", "attention_head_dim"), parts(3), order="geometric",
-                   continuous=True)
+                   continuous=True, positions="fractions")
 _add("LTXVideoTransformer3DModel", LTX, DOUBLE | CROSS)
 LTX2 = LTX._replace(theta=Key("rope_theta", 10_000.0), other_keys=("rope_type",))
 AUDIO = LTX2._replace(head_dim=("audio_num_attention_heads", "audio_attention_head_dim"),

@@ -258,11 +258,9 @@ POINTS = 48  # distances on the logarithmic grid
 ROUNDING = 1e-9  # a pair that is divided by exactly the factor stays within the angles of training
 
 
-def numbers(
-    kind: LayerKind, after: RotarySpec, original: int, to: int, before: RotarySpec | None = None
-) -> Numbers:
-    """Return the numbers of one rope. after: the rope with the rule. before: if it has one too."""
-    before = without_rule(after) if before is None else before
+def numbers(kind: LayerKind, after: RotarySpec, original: int, to: int) -> Numbers:
+    """Return the numbers of one rope. after: the rope with the rule."""
+    before = without_rule(after)
     plain, ruled = wavelengths(before, None), wavelengths(after, to)
     # In training, pair i reached original / plain[i] turns; now it reaches to / ruled[i].
     leaving = tuple(
@@ -276,6 +274,8 @@ def numbers(
     return Numbers(
         layers=kind.layers,
         layer_types=kind.layer_types,
+        original=original,
+        to=to,
         theta=after.theta,
         wavelengths_before=plain,
         wavelengths_after=ruled,

@@ -14,6 +14,7 @@ from ropewalk.tools.inspect.rope_facts import Plain
 class Numbers:
     """What a rule does to one rope, for the layers that have it.
 
+    original, to: the lengths in training and now, in tokens, or in patches of an axis of images.
     wavelengths_before: positions per full turn of each pair in training, without a rule; inf if a
         pair does not rotate. wavelengths_after: the same with the rule at the target length.
     growth: the second divided by the first, for each pair; 1 if a pair does not rotate.
@@ -29,6 +30,8 @@ class Numbers:
 
     layers: tuple[int, ...]
     layer_types: tuple[str, ...]
+    original: int
+    to: int
     theta: float
     wavelengths_before: tuple[float, ...]
     wavelengths_after: tuple[float, ...]

@@ -8,7 +8,7 @@ from pathlib import Path
 from ropewalk.checks import ranges
 from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
 from ropewalk.tools.extend.extend import NEAR
-from ropewalk.tools.extend.extension import Extension, Fragment, Numbers
+from ropewalk.tools.extend.extension import Extension, Fragment, RuleResult
 from ropewalk.tools.extend.recommended_rule import REMARKS
 from ropewalk.tools.inspect.inspect_report import fields_text
 from ropewalk.tools.inspect.rope_facts import rule_fields
@@ -28,7 +28,7 @@ def summary_blocks(found: Extension) -> Iterator[tuple[str, Rows]]:
         title = f"theta {rope.theta:,.10g}, {len(rope.growth)} pairs"
         if len(ropes) > 1:
             title = f"layers {ranges(rope.layers)}: {title}"
-        yield title, list(_table(found, place))
+        yield title, list(_table(found.results, place))
     used: Rows = [
         (each.method, fields_text(rule_fields(each.rule)) + REMARKS.get(each.method, ""))
         for each in found.results
@@ -48,28 +48,31 @@ def summary_blocks(found: Extension) -> Iterator[tuple[str, Rows]]:
     yield f"try first: {advice.method or 'no rule'}", rows
 
 
-def _table(found: Extension, place: int) -> Iterator[tuple[str, ...]]:
-    distances = found.results[0].numbers[place].distances
-    shown = (min(NEAR, found.to), found.original_length, found.to)
-    places = [distances.index(each) for each in shown]
+def size_blocks(results: tuple[RuleResult, ...]) -> Iterator[tuple[str, Rows]]:
+    """Yield a table of rules for each axis that grows."""
+    for place, axis in enumerate(results[0].numbers):
+        title = f"{axis.layer_types[0]}: {axis.original:,} -> {axis.to:,} patches"
+        yield f"{title}, factor s = {axis.to / axis.original:.4g}", list(_table(results, place))
+
+
+def _table(results: tuple[RuleResult, ...], place: int) -> Iterator[tuple[str, ...]]:
+    rope = results[0].numbers[place]
+    shown = (min(NEAR, rope.to), rope.original, rope.to)
+    places = [rope.distances.index(each) for each in shown]
     where = ", ".join(f"{each:,}" for each in shown)
     yield (
         "method", "wavelengths grow", "pairs beyond training", "amplitude",
         f"mean score at distance {where}",
     )  # fmt: skip
-    for result in found.results:
+    for result in results:
         if result.numbers and not result.refused:
             numbers = result.numbers[place]
+            share = f"{len(numbers.leaving)} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
+            both = (min(numbers.growth), max(numbers.growth))
+            ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
+            growth = f"{' to '.join(dict.fromkeys(ends))} times"
             scores = ", ".join(f"{numbers.score_after[i]:.3f}" for i in places)
-            yield result.method, *growth_cells(numbers), f"{numbers.amplitude:.4g}", scores
-
-
-def growth_cells(numbers: Numbers) -> tuple[str, str]:
-    """Return how far wavelengths grow, and how many pairs reach angles beyond training."""
-    share = f"{len(numbers.leaving)} of {len(numbers.growth)} ({numbers.share_leaving:.0%})"
-    both = (min(numbers.growth), max(numbers.growth))
-    ends = [f"{end:,.0f}" if end >= 1000 else f"{end:.3g}" for end in both]
-    return f"{' to '.join(dict.fromkeys(ends))} times", share
+            yield result.method, growth, share, f"{numbers.amplitude:.4g}", scores
 
 
 def fragment_title(fragment: Fragment, method: str | None) -> str:

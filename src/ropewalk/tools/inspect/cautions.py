@@ -29,6 +29,7 @@ from ropewalk.rotary.config.rope_fields import ORIGINAL_LENGTH
 from ropewalk.rotary.config.sections import RawSections
 from ropewalk.rotary.config.unknown_keys import HARMLESS_VALUES, POSITION_KEYS, is_about_rope
 from ropewalk.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
+from ropewalk.tools.inspect.grids import AxisFacts
 from ropewalk.tools.inspect.rope_facts import Caution, LayerKind, RopeFacts
 
 
@@ -253,6 +254,19 @@ def without_rope(kinds: tuple[LayerKind, ...]) -> Iterator[Caution]:
                    if kind.query_temperature else ""),
                 "do not rotate q and k in these layers; code that rotates every layer is wrong",
             )  # fmt: skip
+
+
+def size_cautions(axes: tuple[AxisFacts, ...]) -> Iterator[Caution]:
+    """Yield a warning for each size of an image or video that passes one that the config states."""
+    for axis in axes:
+        for what, stated in (("limit", axis.limit), ("training", axis.trained)):
+            if stated is not None and axis.patches > stated[0]:
+                size = f"{axis.patches * axis.patch:,} makes {axis.patches:,} patches"
+                cause = f"{size}, and {stated[1]} states {stated[0]:,}"
+                scaled = f": {axis.scaled}" if axis.scaled else ""
+                more = "" if scaled or what == "limit" else "; else see ropewalk extend"
+                way_out = f"use at most {stated[0] * axis.patch:,}{more}"
+                yield Caution(f"size-beyond-{what}", axis.name, cause + scaled, way_out)
 
 
 def _converted(sections: RawSections) -> Iterator[Caution]:

@@ -30,6 +30,7 @@ from ropewalk.rotary.config.config_json import (
     load_config,
     named,
 )
+from ropewalk.rotary.config.conventions import NONE
 from ropewalk.rotary.config.diffusers_types import MODELS
 from ropewalk.rotary.config.rope_fields import (
     COMMON_FIELDS,
@@ -45,9 +46,9 @@ from ropewalk.rotary.config.unknown_keys import OtherPositionsWarning
 from ropewalk.rotary.layer_spec import LayerSpec, QueryTemperature
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.spec import RotarySpec
-from ropewalk.tools.inspect.cautions import as_mapping, find_cautions
+from ropewalk.tools.inspect.cautions import as_mapping, find_cautions, size_cautions
 from ropewalk.tools.inspect.gguf_report import inspect_gguf
-from ropewalk.tools.inspect.grids import Sizes, axes_of, size_cautions
+from ropewalk.tools.inspect.grids import Sizes, axes_of
 from ropewalk.tools.inspect.rope_facts import (
     Caution,
     LayerKind,
@@ -59,19 +60,14 @@ from ropewalk.tools.inspect.rope_facts import (
 
 
 def inspect(
-    config: str | PathLike[str] | JsonObject,
-    *,
-    pairing: str | None = None,
-    height: int | None = None,
-    width: int | None = None,
-    frames: int | None = None,
+    config: str | PathLike[str] | JsonObject, *, pairing: str | None = None, sizes: Sizes = NONE
 ) -> ModelReport:
     """Return what a model's ropes do, with warnings.
 
     config: a config.json, a model's folder, a GGUF file (needs `gguf`), a name on the Hugging Face
     hub (needs `huggingface_hub`), the contents of a config.json, or a transformers config.
     pairing: "half" or "interleaved", for a model type that is not known.
-    height, width, frames: a size for a model of images or video, in latent pixels and frames.
+    sizes: of an image or video, by "frames", "height" and "width", in latent frames and pixels.
 
     Raises ValueError that names the key, the rule and the value if the config contradicts itself,
     has a key whose effect is not known, or is not a readable file.
@@ -89,9 +85,8 @@ def inspect(
         ['theta-default']
     """
     source = find_source(config)
-    sizes: Sizes = {"height": height, "width": width, "frames": frames}
     if source.gguf is not None:
-        _check_sizes("a GGUF file", [], sizes)
+        tuple(axes_of({}, "a GGUF file", None, sizes))
         return inspect_gguf(source.gguf, source.name, pairing)
     assert source.config is not None
     reading = read_with_repairs(source.config, pairing)
@@ -100,25 +95,13 @@ def inspect(
         sections = find_sections(reading.config, model_type_of(reading.config))
     longest, key = _max_length(reading.config, sections)
     model_type = reading.model.model_type
-    kinds = tuple(
-        dataclasses.replace(kind, axes=axes_of(reading.config, model_type, kind.rope, sizes))
-        for kind in layer_kinds(reading.model, longest)
-    )
-    axes = next((kind.axes for kind in kinds if kind.axes), ())
-    _check_sizes(model_type, [axis.name for axis in axes], sizes)
-    by_design = [name for name, of in MODELS.get(str(model_type), {}).items() if of.rope is None]
-    told = tuple(kind for kind in kinds if kind.stack not in by_design)
-    cautions = find_cautions(told, sections, longest, reading.assumptions)
-    cautions += tuple(size_cautions(axes))
-    return ModelReport(source.name, "config.json", model_type, longest, key, kinds, cautions)
-
-
-def _check_sizes(model: str | None, names: list[str], sizes: Sizes) -> None:
-    for name, size in sizes.items():
-        if size is not None and name not in names:
-            axes = " and ".join(name for name in names if name != "text")
-            has = f"axes are {axes}" if axes else "positions have one axis"
-            raise ValueError(f"{name} must be left out for {model}, whose {has}, got {size}")
+    kinds = layer_kinds(reading.model, longest)
+    ropes = [kind.rope.spec for kind in kinds if kind.rope and kind.rope.spec.axis_count > 1]
+    axes = tuple(axes_of(reading.config, model_type, next(iter(ropes), None), sizes))
+    rows = MODELS.get(model_type or "", {})  # which tell of layers without a rope by design
+    told = tuple(kind for kind in kinds if kind.stack not in rows or rows[kind.stack].rope)
+    cautions = (*find_cautions(told, sections, longest, reading.assumptions), *size_cautions(axes))
+    return ModelReport(source.name, "config.json", model_type, longest, key, kinds, cautions, axes)
 
 
 def _max_length(config: JsonObject, sections: RawSections) -> tuple[int, str] | tuple[None, None]:

@@ -12,15 +12,11 @@ from typing import Any
 
 from ropewalk.checks import ranges
 from ropewalk.figures.wavelength_pictures import wavelengths_by_pair
-from ropewalk.rotary.config.conventions import (
-    ARGUMENT,
-    CLASS_DEFAULT,
-    MODEL_TYPE,
-    WHOLE_HEAD,
-)
+from ropewalk.rotary.config.conventions import ARGUMENT, CLASS_DEFAULT, MODEL_TYPE, WHOLE_HEAD
 from ropewalk.tools.inspect.cautions import pairing_words
 from ropewalk.tools.inspect.differences import Comparison, LayerDifference
-from ropewalk.tools.inspect.rope_facts import AxisFacts, LayerKind, ModelReport, RopeFacts, Turns
+from ropewalk.tools.inspect.grids import AxisFacts
+from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, RopeFacts, Turns
 
 Row = tuple[str, str]
 Block = tuple[str, list[Row]]
@@ -36,13 +32,13 @@ SHOWN = 6  # entries of a list that are shown
 
 def report_blocks(report: ModelReport) -> Iterator[Block]:
     """Yield a report: the model, each kind of layer, and the warnings."""
-    context = ", context not stated" * (not any(kind.axes for kind in report.kinds))
+    context = "" if report.axes else ", context not stated"
     if report.max_length is not None:
         context = f", context {report.max_length:,} ({report.max_length_key})"
     yield f"{report.source}: {report.model_type or 'no model type'}{context}", []
     titles: dict[tuple[Row, ...], list[str]] = {}  # equal layers are told once
     for kind in report.kinds:
-        titles.setdefault(tuple(_kind_rows(kind)), []).append(_title(kind))
+        titles.setdefault(tuple(_kind_rows(kind, report.axes)), []).append(_title(kind))
     yield from (("; ".join(names), list(rows)) for rows, names in titles.items())
     warnings: list[Row] = []
     for caution in report.warnings:
@@ -59,12 +55,13 @@ def _title(kind: LayerKind | LayerDifference) -> str:
     return f"{kind.stack}, {layers}{types}"
 
 
-def _kind_rows(kind: LayerKind) -> Iterator[Row]:
+def _kind_rows(kind: LayerKind, axes: Sequence[AxisFacts]) -> Iterator[Row]:
     if kind.rope is None:
         yield "rope", "none"
     else:
         yield from _rope_rows(kind.rope)
-        yield from _axis_rows(kind.axes, kind.rope)
+        if len(kind.rope.pairs_by_axis) > 1:
+            yield from _axis_rows(axes, kind.rope)
         yield "softmax factor", f"{kind.softmax_factor:.6g}"
     if kind.query_temperature is not None:
         yield "query factor", fields_text(kind.query_temperature)
@@ -107,26 +104,19 @@ def _axis_rows(axes: Sequence[AxisFacts], rope: RopeFacts) -> Iterator[Row]:
     """Yield the wavelengths of each axis, and which pairs turn within the size that was asked."""
     for axis in axes:
         lengths = [rope.wavelengths[pair] for pair in axis.pairs]
-        counts = axis.scaled is None and axis.name != "text"
-        unit = f"latent {'frames' if axis.name == 'frames' else 'pixels'}"
-        text = f"{2 * len(lengths)} dimensions, {_pairs(axis.pairs)}: {_span(lengths)} "
-        text += f"{'patches' if counts else 'positions'} per turn"
-        if counts and axis.patch_from:
-            longer = _span([axis.patch * each for each in lengths])
-            text += f", {longer} {unit} ({axis.patch_from} {axis.patch})"
+        what = "positions" if axis.scaled or axis.name == "text" else "patches"
+        text = f"{2 * len(lengths)} dimensions, {_pairs(axis.pairs)}: {_span(lengths)} {what}"
+        text, grid = f"{text} per turn", f"{axis.patches:,} patches"
+        if axis.patch_from:
+            unit = f"latent {'frames' if axis.name == 'frames' else 'pixels'}"
+            latent = _span([axis.patch * each for each in lengths])
+            text += "" if axis.scaled else f", {latent} {unit} ({axis.patch_from} {axis.patch})"
+            grid = f"{axis.patches * axis.patch:,} {unit} are {grid}"
         yield axis.name, f"{text}; {axis.scaled}" if axis.scaled else text
-        if axis.patches is not None:
-            pairs = zip(axis.pairs, lengths, strict=True)
-            never = [pair for pair, each in pairs if each > axis.patches]
+        if axis.patches:
+            never = [pair for pair in axis.pairs if rope.wavelengths[pair] > axis.patches]
             turns = f"{_pairs(never)} make no full turn" if never else "each pair makes a full turn"
-            size = f"{axis.size:,} {unit} are " if axis.patch_from else ""
-            grid = f"{size}{axis.patches:,} patches"
-            yield "", f"{grid}, within which {turns}" if counts else grid
-    known = ", ".join(f"{axis.pixels} in {axis.name}" for axis in axes if axis.pixels)
-    if axes:
-        vae = f"vae_scale_factors: {known}" if known else "the VAE's factor, often 8, is not stated"
-        unit = "latent pixels and frames, as the transformer gets them"
-        yield "sizes", f"in {unit}, or in patches where no key states their size; {vae}"
+            yield "", grid if axis.scaled else f"{grid}, within which {turns}"
 
 
 def _part(rope: RopeFacts) -> str:

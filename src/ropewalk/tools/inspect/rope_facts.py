@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from ropewalk.checks import check_int
 from ropewalk.rotary.scaling import DynamicNTK, LongRoPE, Proportional, Scaling
 from ropewalk.rotary.spec import RotarySpec
+from ropewalk.tools.inspect.grids import AxisFacts
 
 
 @dataclass(frozen=True)
@@ -76,43 +76,13 @@ class RopeFacts:
 
 
 @dataclass(frozen=True)
-class AxisFacts:
-    """One axis of a rope of images or video.
-
-    pairs: their numbers. patch: its latent pixels (or frames), as the key patch_from states.
-    pixels: image pixels in a latent pixel, if stated. scaled: how the model's code scales
-    positions, None if they count patches. limit, trained: the most patches of its table and of
-    training, and their keys, if stated. size, patches: those asked for.
-    """
-
-    name: str
-    pairs: tuple[int, ...]
-    patch: int
-    patch_from: str | None
-    pixels: int | None
-    scaled: str | None
-    limit: tuple[int, str] | None
-    trained: tuple[int, str] | None
-    size: int | None = None
-    patches: int | None = None
-
-    def sized(self, argument: str, size: Any) -> AxisFacts:
-        """Return the axis with a size. Raises ValueError unless it is a whole number of patches."""
-        check_int(argument, size, 1)
-        if size % self.patch:
-            rule = f"must be a multiple of {self.patch_from}={self.patch}"
-            raise ValueError(f"{argument} {rule}, got {size}")
-        return dataclasses.replace(self, size=size, patches=size // self.patch)
-
-
-@dataclass(frozen=True)
 class LayerKind:
     """Layers that have the same rope.
 
     layers: their numbers within the stack; empty if the file does not say which they are.
     rope: None if the layers have none (NoPE). softmax_factor: a factor of the scores, on top of
     the usual 1/sqrt(head_dim). query_temperature: its fields, or None. indexer: the rope of sparse
-    attention's indexer, or None. axes: those of a rope of images or video.
+    attention's indexer, or None.
     """
 
     stack: str
@@ -122,7 +92,6 @@ class LayerKind:
     softmax_factor: float = 1.0
     query_temperature: Mapping[str, float] | None = None
     indexer: RopeFacts | None = None
-    axes: tuple[AxisFacts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +112,7 @@ class ModelReport:
     """What a model's ropes do.
 
     source: the file or the name. form: "config.json" or "GGUF". max_length: the context that the
-    file states, under `max_length_key`; None if it states none.
+    file states, under `max_length_key`; None if it states none. axes: those of images or video.
     """
 
     source: str
@@ -153,6 +122,7 @@ class ModelReport:
     max_length_key: str | None
     kinds: tuple[LayerKind, ...]
     warnings: tuple[Caution, ...] = field(default=())
+    axes: tuple[AxisFacts, ...] = ()
 
     def kind_of(self, layer: int, stack: str = "text") -> LayerKind | None:
         """Return the kind of a layer, counted from 0, or None if the file does not tell."""
