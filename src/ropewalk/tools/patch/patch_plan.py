@@ -27,12 +27,14 @@ from ropewalk.tools.patch.exact_tables import (
     is_rotary,
     match,
 )
+from ropewalk.tools.patch.own_tables import Replaced, called_functions, calling_class, measure_ways
 from ropewalk.tools.patch.rotation_functions import (
     NotRebindableError,
     Place,
     Rotation,
     TableForm,
     measure,
+    own_methods,
     rotating_class,
     rotating_functions,
 )
@@ -121,7 +123,7 @@ class Patch:
         self._before_undo = before_undo
         self._changes = tuple(changes)
         self._active = False
-        of_class = [change for change in changes if change.cls is not None]
+        of_class = [change for change in changes if "config" not in change.attributes]
         tables = [change.path for change in of_class if "exact_tables" in change.attributes]
         with_buffers = [change.path for change in of_class if change.buffers]
         self.tables: tuple[str, ...] = (*tables, *with_buffers)
@@ -355,6 +357,45 @@ class Plan:
         for where, functions in self._rotating(path, {}):
             if where == path:
                 self._take(path, functions, ("once", False), buffers)
+
+
+def own_table_changes(model: nn.Module) -> tuple[list[Change], Left]:
+    """Return the changes of modules and attention processors that rotate by the model's tables."""
+    changes: list[Change] = []
+    left: Left = []
+    planned: dict[type, tuple[Replaced, list[str]]] = {}
+    for path, module in model.named_modules():
+        for part in (module, vars(module).get("processor")):
+            if type(part) not in planned:
+                planned[type(part)] = _replaced(type(part))
+            replaced, unknown = planned[type(part)]
+            left += [(path, f"{name} is not a rotation of a known form") for name in unknown]
+            if not replaced:
+                continue
+            cls = calling_class(type(part), replaced)
+            if part is module and "forward" in vars(module):
+                left.append((path, REPLACED_FORWARD))
+            elif part is module:
+                changes.append(Change(path, module, cls))
+            else:  # other models may have the same processor; both objects have one state
+                processor: Any = object.__new__(cls)
+                processor.__dict__ = vars(part)
+                changes.append(Change(path, module, attributes={"processor": processor}))
+    return changes, left
+
+
+def _replaced(cls: type) -> tuple[Replaced, list[str]]:
+    """Return the functions that methods of a class call and that rotate, and names of others."""
+    found = {name: called_functions(method) for _, name, method in reversed([*own_methods(cls)])}
+    functions = {function for each in found.values() for function in each.values()}
+    measured = {function: measure_ways(function) for function in functions}
+    replaced = tuple(
+        (method, ways)
+        for method, called in found.items()
+        if (ways := tuple((n, measured[f]) for n, f in called.items() if measured[f]))
+    )
+    unknown = {n for called in found.values() for n, f in called.items() if not measured[f]}
+    return replaced, sorted(unknown)
 
 
 def _converted_pairing(spec: ModelSpec) -> tuple[Pairing, Pairing] | None:
