@@ -178,7 +178,11 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
             f"model must have a config, as models of transformers do, got {type(model).__name__}"
         )
     if type(config).__module__.partition(".")[0] == "diffusers":
-        return _patched_tables_kept(model, scaling)
+        if scaling is not None:
+            raise ValueError("scaling must be left out for a model of diffusers, got a rule")
+        changes, left = own_table_changes(model)
+        _check_any(model, changes, left)
+        return Patch(type(model).__name__, changes, left).apply()
     try:
         spec = ModelSpec.from_config(config)
     except ValueError as error:
@@ -205,17 +209,6 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         if (new := next((new for old, new in pairs if old is own), None)) is not None:
             changes.append(Change(path, module, attributes={"config": new}))
     return Patch(name, changes, left, warning, partial(_carry_over, configs)).apply()
-
-
-def _patched_tables_kept(model: nn.Module, scaling: Scaling | None) -> Patch:
-    """Put only the fast rotation into a model of diffusers; its tables are its own."""
-    if scaling is not None:
-        raise ValueError(
-            "scaling must be left out for a model of diffusers, which keeps its tables"
-        )
-    changes, left = own_table_changes(model)
-    _check_any(model, changes, left)
-    return Patch(type(model).__name__, changes, left).apply()
 
 
 def _check_any(

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ from ropewalk.tools.patch.exact_tables import (
     is_rotary,
     match,
 )
-from ropewalk.tools.patch.own_tables import Replaced, called_functions, calling_class, measure_ways
+from ropewalk.tools.patch.own_tables import called_functions, calling_class, is_rotation
 from ropewalk.tools.patch.rotation_functions import (
     NotRebindableError,
     Place,
@@ -363,39 +364,27 @@ def own_table_changes(model: nn.Module) -> tuple[list[Change], Left]:
     """Return the changes of modules and attention processors that rotate by the model's tables."""
     changes: list[Change] = []
     left: Left = []
-    planned: dict[type, tuple[Replaced, list[str]]] = {}
+    names: Callable[[type], Any] = cache(_called_names)
     for path, module in model.named_modules():
         for part in (module, vars(module).get("processor")):
-            if type(part) not in planned:
-                planned[type(part)] = _replaced(type(part))
-            replaced, unknown = planned[type(part)]
-            left += [(path, f"{name} is not a rotation of a known form") for name in unknown]
-            if not replaced:
-                continue
-            cls = calling_class(type(part), replaced)
-            if part is module and "forward" in vars(module):
+            rotations, others = names(type(part))
+            left += [(path, f"{name} is not a rotation of a known form") for name in others]
+            if rotations and part is module and "forward" in vars(module):
                 left.append((path, REPLACED_FORWARD))
-            elif part is module:
-                changes.append(Change(path, module, cls))
-            else:  # other models may have the same processor; both objects have one state
-                processor: Any = object.__new__(cls)
+            elif rotations and part is module:
+                changes.append(Change(path, module, calling_class(type(part), rotations)))
+            elif rotations:  # other models may have this processor; both objects share their state
+                processor: Any = object.__new__(calling_class(type(part), rotations))
                 processor.__dict__ = vars(part)
                 changes.append(Change(path, module, attributes={"processor": processor}))
     return changes, left
 
 
-def _replaced(cls: type) -> tuple[Replaced, list[str]]:
-    """Return the functions that methods of a class call and that rotate, and names of others."""
-    found = {name: called_functions(method) for _, name, method in reversed([*own_methods(cls)])}
-    functions = {function for each in found.values() for function in each.values()}
-    measured = {function: measure_ways(function) for function in functions}
-    replaced = tuple(
-        (method, ways)
-        for method, called in found.items()
-        if (ways := tuple((n, measured[f]) for n, f in called.items() if measured[f]))
-    )
-    unknown = {n for called in found.values() for n, f in called.items() if not measured[f]}
-    return replaced, sorted(unknown)
+def _called_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names of functions that methods of a class call: of rotations, and of others."""
+    found = [f for _, _, method in own_methods(cls) for f in called_functions(method).items()]
+    others = {name for name, function in found if not is_rotation(function)}
+    return tuple(sorted({name for name, _ in found} - others)), tuple(sorted(others))
 
 
 def _converted_pairing(spec: ModelSpec) -> tuple[Pairing, Pairing] | None:

@@ -367,19 +367,13 @@ def _with_globals(
         if inner is not None and any(_called(part) for part in unwrapped(inner)):
             cell = types.CellType(_with_globals(inner, rotations, scope))
         cells.append(cell)
-    names = scope[module] if _called(function) else function.__globals__
-    closure = tuple(cells) if function.__closure__ is not None else None
-    return copied(function, function.__code__, names, closure)
-
-
-def copied(
-    function: types.FunctionType,
-    code: types.CodeType,
-    scope: dict[str, Any],
-    closure: tuple[types.CellType, ...] | None,
-) -> types.FunctionType:
-    """Return a copy of a function with this code, these globals and this closure."""
-    copy = types.FunctionType(code, scope, function.__name__, function.__defaults__, closure)
+    copy = types.FunctionType(
+        function.__code__,
+        scope[module] if _called(function) else function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple(cells) if function.__closure__ is not None else None,
+    )
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__dict__.update(function.__dict__)
     copy.__qualname__, copy.__doc__ = function.__qualname__, function.__doc__
