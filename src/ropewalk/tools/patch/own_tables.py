@@ -30,7 +30,7 @@ from ropewalk.tools.patch import rotation_functions as known
 
 Function = Callable[..., Any]
 
-#: What a function does with a table, while the table exists.
+#: What functions do with a table, while the table exists.
 _FOUND = WeakTensorKeyDictionary()
 
 
@@ -47,15 +47,16 @@ def rotated(
     if torch.is_grad_enabled() and any(table.requires_grad for table in tables):
         return None
     versions = [0 if table.is_inference() else table._version for table in tables]
-    key, (first, *more) = (function, options, [x.shape for x in xs], versions), tables
-    of, others, found = _FOUND.get(first, (None, (), None))
-    if of != key or not all(other is table for other, table in zip(others, more, strict=True)):
-        if first.is_cuda and torch.cuda.is_current_stream_capturing():
+    before, others, found_for = _FOUND.get(tables[0], (None, (), {}))
+    if before != versions or any(a is not b for a, b in zip(others, tables[1:], strict=True)):
+        _FOUND[tables[0]] = versions, tables[1:], (found_for := {})
+    key = function, tuple(options.items()), tuple(x.shape for x in xs)
+    if key not in found_for:
+        if xs[0].is_cuda and torch.cuda.is_current_stream_capturing():
             return None  # values cannot be compared
         with torch.inference_mode(False), torch.no_grad():  # a training step may use it later
-            found = _find(function, xs, given, options)
-        _FOUND[first] = key, more, found
-    if found is None:
+            found_for[key] = _find(function, xs, given, options)
+    if (found := found_for[key]) is None:
         return None
     layout, flat, cos, sin = found
     ys = operator.dispatch([x.flatten(1, 2) if flat else x for x in xs], cos, sin, layout)

@@ -131,6 +131,8 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         the config's. The model gets a config with this rule, and `save_pretrained` writes it.
         Attributes of the model's own rotary modules (`inv_freq`) do not change.
 
+    A transformer of diffusers keeps its own tables, and a compiler takes its own rotation.
+
     A model with converted weights (`rope_pairing` in its config) is right only while it is patched,
     so undoing warns.
 
