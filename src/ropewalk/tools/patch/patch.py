@@ -18,7 +18,7 @@ from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.rotary.scaling import DynamicNTK, NTKAware, Scaling
 from ropewalk.rotary.spec import RotarySpec
 from ropewalk.tools.patch.exact_tables import match
-from ropewalk.tools.patch.patch_plan import Change, NewRopes, Patch, Plan
+from ropewalk.tools.patch.patch_plan import Change, NewRopes, Patch, Plan, own_table_changes
 from ropewalk.tools.patch.rotation_functions import MARK
 
 
@@ -131,6 +131,8 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         the config's. The model gets a config with this rule, and `save_pretrained` writes it.
         Attributes of the model's own rotary modules (`inv_freq`) do not change.
 
+    A transformer of diffusers keeps its own tables, and a compiler takes its own rotation.
+
     A model with converted weights (`rope_pairing` in its config) is right only while it is patched,
     so undoing warns.
 
@@ -166,7 +168,8 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if any(hasattr(type(module), MARK) for module in model.modules()):
+    parts = [part for m in model.modules() for part in (m, vars(m).get("processor"))]
+    if any(hasattr(type(part), MARK) for part in parts):
         raise ValueError(
             "model must not be patched already; undo the first patch by calling the object that "
             "patch returned (in a copy of a patched model, it cannot be undone)"
@@ -176,6 +179,12 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         raise ValueError(
             f"model must have a config, as models of transformers do, got {type(model).__name__}"
         )
+    if type(config).__module__.partition(".")[0] == "diffusers":
+        if scaling is not None:
+            raise ValueError("scaling must be left out for a model of diffusers, got a rule")
+        changes, left = own_table_changes(model)
+        _check_any(model, changes, left)
+        return Patch(type(model).__name__, changes, left).apply()
     try:
         spec = ModelSpec.from_config(config)
     except ValueError as error:
@@ -187,12 +196,7 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         )
     new_ropes, new_config = ({}, None) if scaling is None else with_rule(config, spec, scaling)
     plan = Plan(model, spec, new_ropes)
-    if not plan.changes:
-        reasons = "; ".join(f"{path}: {reason}" for path, reason in plan.left[:3])
-        raise ValueError(
-            f"model must have a rope that patch can replace, got {type(model).__name__}: "
-            + (reasons or "no module computes tables or calls a rotation")
-        )
+    _check_any(model, plan.changes, plan.left)
     _check_complete(plan, spec, new_ropes)
     changes, left, name = plan.changes, plan.left, type(model).__name__
     warning = None if plan.converted is None else UNDONE_CONVERTED
@@ -207,6 +211,17 @@ def patch(model: nn.Module, *, scaling: Scaling | None = None) -> Patch:
         if (new := next((new for old, new in pairs if old is own), None)) is not None:
             changes.append(Change(path, module, attributes={"config": new}))
     return Patch(name, changes, left, warning, partial(_carry_over, configs)).apply()
+
+
+def _check_any(
+    model: nn.Module, changes: Sequence[Change], left: Sequence[tuple[str, str]]
+) -> None:
+    if not changes:
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in left[:3])
+        raise ValueError(
+            f"model must have a rope that patch can replace, got {type(model).__name__}: "
+            + (reasons or "no module computes tables or calls a rotation")
+        )
 
 
 def _check_complete(plan: Plan, spec: ModelSpec, new_ropes: NewRopes) -> None:

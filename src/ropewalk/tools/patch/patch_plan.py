@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,12 +28,14 @@ from ropewalk.tools.patch.exact_tables import (
     is_rotary,
     match,
 )
+from ropewalk.tools.patch.own_tables import called_functions, calling_class, is_rotation
 from ropewalk.tools.patch.rotation_functions import (
     NotRebindableError,
     Place,
     Rotation,
     TableForm,
     measure,
+    own_methods,
     rotating_class,
     rotating_functions,
 )
@@ -121,7 +124,7 @@ class Patch:
         self._before_undo = before_undo
         self._changes = tuple(changes)
         self._active = False
-        of_class = [change for change in changes if change.cls is not None]
+        of_class = [change for change in changes if "config" not in change.attributes]
         tables = [change.path for change in of_class if "exact_tables" in change.attributes]
         with_buffers = [change.path for change in of_class if change.buffers]
         self.tables: tuple[str, ...] = (*tables, *with_buffers)
@@ -355,6 +358,33 @@ class Plan:
         for where, functions in self._rotating(path, {}):
             if where == path:
                 self._take(path, functions, ("once", False), buffers)
+
+
+def own_table_changes(model: nn.Module) -> tuple[list[Change], Left]:
+    """Return the changes of modules and attention processors that rotate by the model's tables."""
+    changes: list[Change] = []
+    left: Left = []
+    names: Callable[[type], Any] = cache(_called_names)
+    for path, module in model.named_modules():
+        for part in (module, vars(module).get("processor")):
+            rotations, others = names(type(part))
+            left += [(path, f"{name} is not a rotation of a known form") for name in others]
+            if rotations and part is module and "forward" in vars(module):
+                left.append((path, REPLACED_FORWARD))
+            elif rotations and part is module:
+                changes.append(Change(path, module, calling_class(type(part), rotations)))
+            elif rotations:  # other models may have this processor; both objects share their state
+                processor: Any = object.__new__(calling_class(type(part), rotations))
+                processor.__dict__ = vars(part)
+                changes.append(Change(path, module, attributes={"processor": processor}))
+    return changes, left
+
+
+def _called_names(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names of functions that methods of a class call: of rotations, and of others."""
+    found = [f for _, _, method in own_methods(cls) for f in called_functions(method).items()]
+    others = {name for name, function in found if not is_rotation(function)}
+    return tuple(sorted({name for name, _ in found} - others)), tuple(sorted(others))
 
 
 def _converted_pairing(spec: ModelSpec) -> tuple[Pairing, Pairing] | None:

@@ -124,7 +124,7 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
     if parameters not in PARAMETERS:
         return None
     generator = torch.Generator().manual_seed(0)
-    angles = _random((B, S, R // 2), generator) * 3
+    angles = random_numbers((B, S, R // 2), generator) * 3
     tables = angles.cos(), angles.sin()
     given = as_model_has_them(tables, form)
     if (len(given) == 1) != (parameters[-1] == "freqs_cis"):
@@ -136,7 +136,7 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
         )
     ]
     for width in (R, R + 4):
-        xs = tuple(_random((B, heads, S, width), generator) for heads in (H, 1))
+        xs = tuple(random_numbers((B, heads, S, width), generator) for heads in (H, 1))
         answers = {
             seq_dim: _answer(function, parameters, xs, given, seq_dim) for seq_dim in (-2, -3)
         }
@@ -146,8 +146,8 @@ def measure(function: Callable[..., Any], form: TableForm) -> Rotation | None:
     return possible[0] if possible else None
 
 
-def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    # Whatever the user's default dtype and device are.
+def random_numbers(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Return random numbers, whatever the user's default dtype and device are."""
     return torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
 
 
@@ -299,18 +299,19 @@ def _wrapped(cell: types.CellType, outer: types.FunctionType) -> types.FunctionT
     return inner if isinstance(inner, types.FunctionType) and inner is not outer else None
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def code_parts(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Return a code, and those of the functions that it defines."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+            yield from code_parts(constant)
 
 
 def _called(function: types.FunctionType) -> dict[Place, Callable[..., Any]]:
     found: dict[Place, Callable[..., Any]] = {}
     module = function.__globals__.get("__name__", "")
-    for code in _codes(function.__code__):
-        for name in _global_names(code):
+    for code in code_parts(function.__code__):
+        for name in global_names(code):
             value = function.__globals__.get(name)
             if ROTATES.search(name) and inspect.isroutine(value):
                 found[module, name] = value
@@ -318,7 +319,7 @@ def _called(function: types.FunctionType) -> dict[Place, Callable[..., Any]]:
 
 
 @lru_cache(maxsize=1024)
-def _global_names(code: types.CodeType) -> tuple[str, ...]:
+def global_names(code: types.CodeType) -> tuple[str, ...]:
     """Return the names that code reads as globals; other names may be attributes."""
     names = (each.argval for each in dis.get_instructions(code) if each.opname in GLOBAL_READS)
     return tuple(dict.fromkeys(names))
@@ -329,7 +330,7 @@ def _multiplies_tables(code: types.CodeType) -> bool:
     return any(
         any(TABLES.search(name) for name in part.co_varnames)
         and any(each.argrepr in ("*", "*=", "@") for each in dis.get_instructions(part))
-        for part in _codes(code)
+        for part in code_parts(code)
     )
 
 
@@ -400,8 +401,8 @@ def _sources(cls: type) -> Iterator[Any]:
     for _, _, method in own_methods(cls):
         for part in unwrapped(method):
             yield part
-            for code in _codes(part.__code__):
-                for name in _global_names(code):
+            for code in code_parts(part.__code__):
+                for name in global_names(code):
                     yield id(part.__globals__.get(name))
 
 
