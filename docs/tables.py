@@ -117,6 +117,18 @@ def image_ropes() -> str:
     return as_table(["model", "rope", "positions", "off by", "angles to"], sorted(lines))
 
 
+def patched_steps() -> str:
+    """Return how many times faster `patch` makes models of diffusers."""
+    found = _results("patch-diffusers")
+    lines = [
+        [f"{row['model']}, {row['part']}", row["dtype"],
+         *(_time(seconds) for seconds in row["seconds"].values()),
+         f"{row['times_faster']['median']:.2f}"]
+        for row in found["rows"]
+    ]  # fmt: skip
+    return as_table(["", "", "unpatched", "patched", "times faster"], lines)
+
+
 def rotation() -> str:
     """Return the times of rotation next to copying and transformers."""
     lines = []
