@@ -109,8 +109,7 @@ def image_ropes() -> str:
     for (spec, positions, stack), rows in same.items():
         names = sorted(name for row in rows for name in row["classes"])
         short = [re.sub(r"Transformer(\dD)?(Model)?$|Model$", "", name) for name in names]
-        off = " to ".join(f"{f(row['table_error'] for row in rows):.0e}" for f in (min, max))
-        off = off if len(rows) > 1 else off.partition(" ")[0]
+        off = f"{max(row['table_error'] for row in rows):.0e}"
         angle = max(row["angle"] for row in rows)
         named = ", ".join(short) + (f" ({stack})" if stack else "")
         lines.append([named, f"`{spec}`", f"`{positions}`", off, f"{angle:,.0f}"])
