@@ -80,7 +80,11 @@ def _separate(
     left_out = {"rotated_k"} if q else set()
     left_out |= {"cos", "sin"} if case.model else set()
     return {
-        name: {f: _short(own[f]) for f in own if f not in left_out}
+        name: {
+            f: _exact(own[f]) if f == "inverse_frequencies" else _short(own[f])
+            for f in own
+            if f not in left_out
+        }
         for name, own in kept.items()
         if set(own) - left_out
     }
