@@ -43,6 +43,7 @@ PAIRWISE = {"pairing": "interleaved", "write_pairing": "interleaved"}
 READ_PAIRWISE = {"pairing": "interleaved", "write_pairing": "half"}
 FIRST = {"rotary_dim": 8}
 LAST = {"rotary_dim": 8, "start": 8}
+LINEAR = {"rope_type": "linear", "factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, ORIGINAL: 4096}
 DEEPSEEK = {**YARN, "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.707}
 GPT_OSS = {**YARN, "factor": 32.0, "truncate": False}
@@ -105,11 +106,13 @@ _BY_AREA: dict[str, dict[str, Any]] = {
         ),
     },
     "scaling": {
-        "linear": ("linear interpolation", {"scaling": {"rope_type": "linear", "factor": 4.0}}, NEAR),
+        "linear": ("linear interpolation", {"scaling": LINEAR}, NEAR),
         "ntk": ("NTK-aware: alpha is the factor (Hunyuan)", {"scaling": ALPHA}, NEAR),
         "ntk-first": ("its exponent has R, not the head's size", FIRST | {"scaling": ALPHA}, NEAR),
         "mixed-ntk": ("every pair slows down, the slowest by s (GTE)", {"scaling": MIXED}, NEAR),
-        "dynamic-short": ("dynamic NTK, up to the original length", {"scaling": DYNAMIC}, NEAR, 4096),
+        "dynamic-short": (
+            "dynamic NTK, up to the original length", {"scaling": DYNAMIC}, NEAR, 4096
+        ),
         "dynamic-long": (
             "dynamic NTK at 8 times the original length",
             {"scaling": DYNAMIC},
@@ -148,7 +151,9 @@ _BY_AREA: dict[str, dict[str, Any]] = {
             NEAR,
         ),
         "yarn-betas": (
-            "YaRN with another band", {"scaling": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0}}, NEAR
+            "YaRN with another band",
+            {"scaling": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0}},
+            NEAR,
         ),
         "llama3-no-band": (
             "Llama 3.1's rule with both factors 1, as in Llama 4 Scout's file",
@@ -173,7 +178,8 @@ _BY_AREA: dict[str, dict[str, Any]] = {
             "interleaved", "axes in turn, half a head (Qwen3.5)", IN_TURN_4, TIME_SPACE, **FIRST
         ),
         "mrope-ernie": _several(
-            "ernie", "height and width in turn, then time (Ernie 4.5-VL)", ERNIE, TIME_SPACE, **PAIRWISE
+            "ernie", "height and width in turn, then time (Ernie 4.5-VL)", ERNIE, TIME_SPACE,
+            **PAIRWISE
         ),
         "mrope-round-robin-first": _several(
             "round robin", "two axes in turn, one set of frequencies", ROUND_ROBIN, SPACE, **FIRST
@@ -206,7 +212,9 @@ _BY_AREA: dict[str, dict[str, Any]] = {
             "axial", "coordinates, 2i and 2i + 1 (SAM 3)", AXIAL, COORDINATES, **PAIRWISE,
             continuous=True
         ),
-        "video": _several("axial", "time, height, width (Wan, Flux)", VIDEO, TIME_SPACE, **PAIRWISE),
+        "video": _several(
+            "axial", "time, height, width (Wan, Flux)", VIDEO, TIME_SPACE, **PAIRWISE
+        ),
         "video-rounds": _several(
             "axial", "theta 256 and text behind the image (HunyuanVideo)", VIDEO, TIME_SPACE,
             theta=256.0, **PAIRWISE
@@ -243,8 +251,8 @@ _BY_AREA: dict[str, dict[str, Any]] = {
             ([2048, 2053, 2148], {}),
         ),
         "shift-yarn": (
-            "cached keys with an amplitude move forward by 7", {"scaling": YARN}, [7, 12, 107], None,
-            "one", "float32", ([0, 5, 100], {}),
+            "cached keys with an amplitude move forward by 7", {"scaling": YARN}, [7, 12, 107],
+            None, "one", "float32", ([0, 5, 100], {}),
         ),
         "to-yarn": (
             "cached keys get another rule at their positions", {"scaling": YARN}, [0, 5, 100], None,
@@ -261,7 +269,9 @@ _BY_AREA: dict[str, dict[str, Any]] = {
         "interleaved-far": ("positions up to 2^31 - 1", PAIRWISE, FAR),
         "yarn-far": ("YaRN up to position 2^31 - 1", {"scaling": YARN}, FAR),
         "half-farther": ("positions up to ten million", {}, FARTHER),
-        "half-theta-5e5-farther": ("positions up to ten million (Llama 3)", {"theta": 5e5}, FARTHER),
+        "half-theta-5e5-farther": (
+            "positions up to ten million (Llama 3)", {"theta": 5e5}, FARTHER
+        ),
         "llama3-farther": (
             "Llama 3.1's rule, up to ten million", {"theta": 5e5, "scaling": LLAMA3}, FARTHER
         ),

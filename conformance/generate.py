@@ -27,8 +27,8 @@ FIELDS = ("inverse_frequencies", "attention_factor", "cos", "sin", "rotated_q", 
 LEVELS = (FIELDS[:2], FIELDS[2:4], FIELDS[4:])
 #: Mistakes of reading a config.json; the others are in the other areas.
 OF_MODELS = {
-    "pairing", "theta", "rule-ignored", "amplitude", "rotary-part", "partial-ignored", "frequencies",
-    "wrong-exponent",
+    "pairing", "theta", "rule-ignored", "amplitude", "rotary-part", "partial-ignored",
+    "frequencies", "wrong-exponent",
 }  # fmt: skip
 
 
@@ -43,7 +43,8 @@ def vector(area: str, name: str, case: Case) -> dict[str, Any]:
     with mpmath.workdps(DIGITS):
         right = levels(rope, at, case.length)
         answer, cached = results(rope, right, q, k), None
-        fields: dict[str, Any] = {"name": name, "area": area, "what": case.what, "rope": rope}
+        fields: dict[str, Any] = {"name": name, "area": area, "what": case.what}
+        fields |= {"rope": rope, "order": case.axes}
         fields |= {"length": case.length, "dtype": case.dtype, "config": None, "layer": None}
         fields |= {key: case.model[key] for key in ("config", "layer") if case.model}
         fields |= {"positions": case.positions, "q": q, "k": k}

@@ -1,6 +1,4 @@
-/* Run the vectors against a port in C:
- *
- *     cc -O2 run.c PORT.c -lm -o run && ./run vectors/pairings.txt vectors/far.txt …
+/* Run the vectors against a port in C: cc -O2 run.c PORT.c -lm -o run && ./run vectors/far.txt …
  *
  * PORT.c defines the functions of port.h. The exit status is 1 if a result is invalid, 2 if a file
  * cannot be read. README.md says what a vector has, and why a result may be off by how much. */
@@ -11,22 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, TRAPS = 32, FIELDS = 6 };
+enum { VERSION = 1, RESULTS = 32, FIELDS = 8 }; /* the right result and those of mistakes */
 static const double FREQUENCIES = 4e-6, TABLES = 1e-6, PRODUCT = 8.0 / 16777216.0;
 static const char *NAMES[FIELDS] = {"inverse_frequencies", "attention_factor", "cos", "sin",
-                                    "rotated_q", "rotated_k"};
+                                    "rotated_q", "rotated_k", "q", "k"};
 static const char *LEVELS[3] = {"frequencies", "tables", "rotate"};
 
-typedef struct {
-    int count;
-    double *numbers;
-} list;
-
+typedef struct { int count; double *numbers; } list;
 static const char *file_name = "";
+static int counts[3]; /* passed, with float32 angles, failed */
 
 static void stop(const char *what) {
-    fprintf(stderr, "conformance: %s must be a file of vectors, version %d: %s\n", file_name,
-            VERSION, what);
+    fprintf(stderr, "conformance: %s must be a file of vectors: %s\n", file_name, what);
     exit(2);
 }
 
@@ -53,10 +47,10 @@ static list numbers(FILE *file) {
 }
 
 static int field_of(const char *name) {
-    int i = 0;
-    while (i < FIELDS && strcmp(name, NAMES[i])) i++;
-    if (i == FIELDS) stop("a field is unknown");
-    return i;
+    for (int i = 0; i < FIELDS; i++)
+        if (!strcmp(name, NAMES[i])) return i;
+    stop("a field is unknown");
+    return 0;
 }
 
 /* The two dimensions of pair i. */
@@ -75,10 +69,10 @@ static double bound(const vector *v, int field, int i, int angles) {
     double factor = fabs(v->attention_factor);
     if (field == 0) return FREQUENCIES * fabs(v->inverse_frequencies[i]) + 1e-30;
     if (field == 1) return FREQUENCIES * factor;
-    int pair = i % v->pairs, token = i / v->pairs;
+    int pair = i % v->pairs, token = i / v->pairs, a, b;
     const double *x = field == 5 ? v->k : v->q;
     if (field >= 4) {
-        int d = i % v->head_dim, a, b;
+        int d = i % v->head_dim;
         token = i / v->head_dim;
         x += token * v->head_dim;
         for (pair = 0; pair < v->pairs; pair++) {
@@ -90,7 +84,6 @@ static double bound(const vector *v, int field, int i, int angles) {
     double angle = fabs(v->positions[v->axis_of_pair[pair]][token] * v->inverse_frequencies[pair]);
     double off = factor * (TABLES + (angles ? fmin(2, PRODUCT * angle) : 0));
     if (field < 4) return off;
-    int a, b;
     places(v, v->pairing, pair, &a, &b);
     return (fabs(x[a]) + fabs(x[b])) * (off + coarse * factor);
 }
@@ -107,11 +100,9 @@ static double error(const vector *v, int level, double *made[2], const list *rig
     return worst;
 }
 
-static int counts[3];
-
-static void judge(const vector *v, const list *right, int traps, char names[][64],
-                  list wrong[][FIELDS]) {
+static void judge(const vector *v, int count, char names[][64], list found[][FIELDS]) {
     for (int level = 0; level < 3; level++) {
+        const list *right = found[0];
         int sizes[2] = {right[2 * level].count, right[2 * level + 1].count};
         if (!sizes[0] && !sizes[1]) continue;
         double *made[2] = {calloc(sizes[0] + 1, 8), sizes[1] ? calloc(sizes[1], 8) : NULL};
@@ -124,27 +115,26 @@ static void judge(const vector *v, const list *right, int traps, char names[][64
             counts[1]++;
         } else if (offers) {
             const char *trap = "no known mistake";
-            for (int t = traps - 1; t >= 0; t--) {
-                int shown = wrong[t][2 * level].count || wrong[t][2 * level + 1].count;
-                if (shown && error(v, level, made, wrong[t], 1) <= 1) trap = names[t];
+            for (int t = count - 1; t > 0; t--) {
+                int shown = found[t][2 * level].count || found[t][2 * level + 1].count;
+                if (shown && error(v, level, made, found[t], 1) <= 1) trap = names[t];
             }
             printf("FAILED %s/%s, %s: %s\n", v->area, v->name, LEVELS[level], trap);
             counts[2]++;
         }
-        free(made[0]);
-        free(made[1]);
+        free(made[0]), free(made[1]);
     }
 }
 
 static void run(FILE *file) {
-    char name[64], trap[TRAPS][64];
+    char name[64], names[RESULTS][64];
     word(file, name, sizeof name);
     if (strcmp(name, "conformance") || (int)number(file) != VERSION) stop("another version");
     while (fscanf(file, "%63s", name) == 1) {
-        static list right[FIELDS], wrong[TRAPS][FIELDS]; /* one vector is in memory at a time */
+        static list found[RESULTS][FIELDS]; /* of one vector at a time */
         vector v = {0};
-        int traps = 0;
-        memset(right, 0, sizeof right), memset(wrong, 0, sizeof wrong);
+        int count = 1;
+        memset(found, 0, sizeof found), strcpy(names[0], "");
         if (strcmp(name, "vector")) stop("a vector is expected");
         word(file, v.area, sizeof v.area), word(file, v.name, sizeof v.name);
         word(file, v.dtype, sizeof v.dtype);
@@ -154,42 +144,45 @@ static void run(FILE *file) {
             else if (!strcmp(name, "start")) v.start = (int)number(file);
             else if (!strcmp(name, "length")) v.length = (int)number(file);
             else if (!strcmp(name, "theta")) v.theta = number(file);
-            else if (!strcmp(name, "pairing")) word(file, v.pairing, 16);
-            else if (!strcmp(name, "write_pairing")) word(file, v.write_pairing, 16);
+            else if (strstr(name, "pairing")) word(file, *name == 'p' ? v.pairing : v.write_pairing, 16);
             else if (!strcmp(name, "scaling")) {
                 if ((v.rule_count = (int)number(file)) > 160) stop("a rule is too long");
                 for (int i = 0; i < v.rule_count; i++)
                     word(file, v.rule[i][0], 48), word(file, v.rule[i][1], 48);
             } else if (!strcmp(name, "blocks") || !strcmp(name, "axis_of_pair")) {
-                list found = numbers(file);
+                list row = numbers(file);
                 int *to = v.blocks;
-                if (*name == 'b' && (v.block_count = found.count) > 16) stop("too many blocks");
-                else if (*name == 'a') to = v.axis_of_pair = calloc(v.pairs = found.count, sizeof(int));
-                for (int i = 0; i < found.count; i++) to[i] = (int)found.numbers[i];
+                if (*name == 'b' && (v.block_count = row.count) > 16) stop("too many blocks");
+                else if (*name == 'a') to = v.axis_of_pair = calloc(v.pairs = row.count, sizeof(int));
+                for (int i = 0; i < row.count; i++) to[i] = (int)row.numbers[i];
             } else if (!strcmp(name, "positions")) {
-                list found = numbers(file);
-                if (v.axes == 8) stop("there are too many axes");
-                v.tokens = found.count, v.positions[v.axes++] = found.numbers;
-            } else if (!strcmp(name, "q")) v.q = numbers(file).numbers;
-            else if (!strcmp(name, "k")) v.k = numbers(file).numbers;
-            else if (!strcmp(name, "trap")) {
+                list row = numbers(file);
+                if (v.axes == 8 || (v.axes && row.count != v.tokens)) stop("its axes are damaged");
+                v.tokens = row.count, v.positions[v.axes++] = row.numbers;
+            } else if (!strcmp(name, "trap")) {
                 word(file, name, sizeof name);
-                if (!traps || strcmp(trap[traps - 1], name)) strcpy(trap[traps++], name);
-                if (traps == TRAPS) stop("a vector has too many traps");
+                if (strcmp(names[count - 1], name)) strcpy(names[count++], name);
+                if (count == RESULTS) stop("a vector has too many traps");
                 word(file, name, sizeof name);
-                wrong[traps - 1][field_of(name)] = numbers(file);
-            } else right[field_of(name)] = numbers(file);
+                found[count - 1][field_of(name)] = numbers(file);
+            } else found[0][field_of(name)] = numbers(file);
         }
-        int numbers_of[FIELDS] = {v.pairs, 1, v.tokens * v.pairs, v.tokens * v.pairs,
-                                  v.tokens * v.head_dim, right[5].count ? v.tokens * v.head_dim : 0};
-        for (int f = 0; f < FIELDS; f++)
-            if (right[f].count != numbers_of[f] || !v.q || v.axes < 1) stop("numbers are missing");
+        int table = v.tokens * v.pairs, heads = v.tokens * v.head_dim, k = !!found[0][7].count;
+        int sizes[FIELDS] = {v.pairs, 1, table, table, heads, k * heads, heads, k * heads};
+        for (int i = 0; i < count * FIELDS; i++) {
+            int size = found[i / FIELDS][i % FIELDS].count;
+            if (size != sizes[i % FIELDS] && (size || i < FIELDS)) stop("numbers are missing");
+        }
         for (int i = 0; i < v.pairs; i++)
             if (v.axis_of_pair[i] < 0 || v.axis_of_pair[i] >= v.axes) stop("an axis is missing");
-        if (v.start + v.rotary_dim > v.head_dim || 2 * v.pairs != v.rotary_dim) stop("sizes differ");
-        v.inverse_frequencies = right[0].numbers, v.attention_factor = right[1].numbers[0];
-        v.cos = right[2].numbers, v.sin = right[3].numbers;
-        judge(&v, right, traps, trap, wrong);
+        int rest = v.rotary_dim;
+        for (int i = 0; i < v.block_count; i++) rest -= v.blocks[i] > 0 ? v.blocks[i] : 1 << 20;
+        if (rest || v.start < 0 || v.start + v.rotary_dim > v.head_dim || 2 * v.pairs != v.rotary_dim)
+            stop("sizes differ");
+        v.inverse_frequencies = found[0][0].numbers, v.attention_factor = found[0][1].numbers[0];
+        v.cos = found[0][2].numbers, v.sin = found[0][3].numbers;
+        v.q = found[0][6].numbers, v.k = found[0][7].numbers;
+        judge(&v, count, names, found);
     }
 }
 
