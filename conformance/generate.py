@@ -25,10 +25,11 @@ FREQUENCIES, TABLES, PRODUCT = mpf("4e-6"), mpf("1e-6"), mpf(8) / 2**24
 ROUNDING = {"float32": mpf(2) ** -22, "bfloat16": mpf(2) ** -7, "float16": mpf(2) ** -10}
 FIELDS = ("inverse_frequencies", "attention_factor", "cos", "sin", "rotated_q", "rotated_k")
 LEVELS = (FIELDS[:2], FIELDS[2:4], FIELDS[4:])
-#: Mistakes of reading a config.json; the others are in the other areas.
+#: What is asked of models, whose vectors are large; the others are in the other areas.
 OF_MODELS = {
     "pairing", "theta", "rule-ignored", "amplitude", "rotary-part", "partial-ignored",
-    "frequencies", "wrong-exponent",
+    "frequencies", "wrong-exponent", "offset-ignored", "positions-ignored", "half-precision-angles",
+    "half-precision-angles:frequencies", "half-precision-angles:tables",
 }  # fmt: skip
 
 
@@ -204,6 +205,7 @@ def as_text(vectors: list[dict[str, Any]]) -> str:
         lines += [f"vector {each['area']} {each['name']} {each['dtype']}"]
         for field in ("head_dim", "rotary_dim", "start", "theta", "pairing", "write_pairing"):
             lines.append(f"{field} {rope[field]}")
+        lines.append(f"reverse {int(rope['reverse'])}")
         lines.append(f"length {each['length'] or 0}")
         rule = [(k, v) for k, values in rope["scaling"].items() for v in _flat(values)]
         lines.append(" ".join(["scaling", str(len(rule)), *(f"{k} {v}" for k, v in rule)]))

@@ -1,10 +1,12 @@
-/* What a port in C answers; see README.md. Each function returns 0 for what it does not offer. */
+/* What a port in C answers; see README.md. Each function returns 1 if it
+ * answers, and 0 for what it does not offer: a rule, several axes, …. All three are defined. */
 #ifndef PORT_H
 #define PORT_H
 
 typedef struct {
     char area[32], name[64], dtype[16], pairing[16], write_pairing[16];
     int head_dim, rotary_dim, start, length; /* length: 0 if no rule depends on it */
+    int reverse;                             /* 1: position m rotates by -m·f */
     double theta;
     int rule_count; /* the scaling rule: pairs of a key and a value; of a list, one for each entry */
     char rule[160][2][48];

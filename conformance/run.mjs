@@ -33,7 +33,10 @@ export function load(folder, areas) {
       throw new Error(`${file} must have version ${VERSION}, got ${content?.version}`);
     if (!areas.length || areas.includes(content.area)) vectors.push(...content.vectors);
   }
-  if (!vectors.length) throw new Error(`vectors must be in ${folder}, got none of ${areas}`);
+  const known = readdirSync(folder).map((name) => name.replace(/\.\w+$/, ""));
+  const unknown = areas.filter((area) => !known.includes(area));
+  if (!vectors.length || unknown.length)
+    throw new Error(`areas must be of ${[...new Set(known)].join(", ")}, got ${areas}`);
   return vectors;
 }
 
@@ -106,7 +109,9 @@ function error(results, right, limits) {
 
 function verdict(vector, level, made) {
   const fields = LEVELS[level].filter((field) => isGiven(vector[field]));
-  const given = fields.length > 1 ? made : Array.from(made).slice(-1);
+  let given = fields.map((field) => made[LEVELS[level].indexOf(field)]);
+  if (fields.length === 1 && (made.length === 1 || typeof made[0]?.[0] === "number"))
+    given = [typeof made[0][0] === "number" ? made : made[0]]; // the only one
   const results = Object.fromEntries(fields.map((field, i) => [field, given[i]]));
   const [strict, loose] = [bounds(vector, false), bounds(vector, true)];
   if (error(results, vector, strict) <= 1) return { result: "valid" };
@@ -172,6 +177,7 @@ async function main(words) {
   const folder = options.vectors[0] ?? join(dirname(fileURLToPath(import.meta.url)), "vectors");
   const vectors = load(folder, options.area);
   const records = run(await import(pathToFileURL(resolve(files[0])).href), vectors);
+  if (!records.length) throw new Error("the adapter must offer frequencies, tables or rotate");
   console.log(summary(records));
   if (options.json.length)
     writeFileSync(options.json[0], JSON.stringify({ version: VERSION, records }, null, 1));

@@ -4,7 +4,7 @@ It takes NumPy and nothing else. An adapter is a Python file with one or more of
 
     frequencies(vector) -> inverse frequencies (R/2,), attention factor
     tables(vector)      -> cos and sin, each (S, R/2), with the attention factor
-    rotate(vector)      -> rotated q and k, each (S, D); k alone if vector["cached"] is given
+    rotate(vector)      -> rotated q and k, each (S, D), or the one that the vector has
 
 that return None for what the port does not offer. README.md says what a vector has.
 """
@@ -15,6 +15,7 @@ import argparse
 import importlib.util
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +30,26 @@ LEVELS = {
 # How far a right result may be off; README.md says why.
 FREQUENCIES, TABLES, PRODUCT = 4e-6, 1e-6, 8 * 2.0**-24
 ROUNDING = {"float32": 2.0**-22, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+NEEDED = {"name", "rope", "positions", "dtype", "q", "k", "traps", *sum(LEVELS.values(), ())}
 Vector = dict[str, Any]
 
 
 def load(folder: Path, areas: list[str]) -> list[Vector]:
-    """Return the vectors of the areas. Raises ValueError for a file of another kind or version."""
-    vectors: list[Vector] = []
-    for path in sorted(folder.glob("*.json")):
+    """Return the vectors of the areas, without any of all. Raises ValueError for other files."""
+    vectors, paths = [], {path.stem: path for path in sorted(folder.glob("*.json"))}
+    if not paths or set(areas) - set(paths):
+        raise ValueError(f"areas must be of {', '.join(paths) or folder}, got {areas}")
+    for path in (paths[area] for area in areas or paths):
         try:
             content = json.loads(path.read_text("utf-8"))
-            version = content["version"]
-            if not areas or content["area"] in areas:
-                vectors += content["vectors"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path.name} must be a file of vectors, got {error}") from None
-        if version != VERSION:
-            raise ValueError(f"{path.name} must have version {VERSION}, got {version}")
-    if not vectors:
-        raise ValueError(
-            f"vectors must be in {folder}, got none of {', '.join(areas) or 'all areas'}"
-        )
+        except ValueError as error:
+            raise ValueError(f"{path.name} must be JSON: {error}") from None
+        if not isinstance(content, dict) or content.get("version") != VERSION:
+            raise ValueError(f"{path.name} must be a file of vectors, version {VERSION}")
+        for vector in content.get("vectors", ()):
+            if not set(vector) >= NEEDED:
+                raise ValueError(f"{path.name} must have all fields of schema.json in each vector")
+        vectors += content.get("vectors", ())
     return vectors
 
 
@@ -75,7 +76,7 @@ def bounds(vector: Vector, angles: bool) -> dict[str, np.ndarray]:
         off = factor * (TABLES + rounded)
         limits = {"inverse_frequencies": FREQUENCIES * f + 1e-30, "cos": off, "sin": off}
         limits["attention_factor"] = np.array(FREQUENCIES * factor)
-    else:  # keys that move: by two rotations, of which neither is far
+    else:  # keys that move
         off = np.full((len(vector["k"]), rope["rotary_dim"] // 2), 4 * TABLES + angles * 4e-3)
     coarse = ROUNDING[vector["dtype"]]
     for name in ("q", "k"):
@@ -101,17 +102,29 @@ def error(results: dict[str, Any], right: dict[str, Any], limits: dict[str, np.n
     return worst
 
 
+def answers(vector: Vector, level: str, made: Any) -> dict[str, np.ndarray]:
+    """Return what an adapter returned by field: both results, or the one that there is."""
+    given = {field: vector[field] not in (None, []) for field in LEVELS[level]}
+    several = isinstance(made, (tuple, list))
+    if sum(given.values()) == 1 and not (several and len(made) == 2 and np.ndim(made[0]) != 1):
+        made = made[0] if several and len(made) == 1 and np.ndim(made[0]) > 1 else made
+        made = [made if given[field] else None for field in given]
+    elif not several or len(made) != 2:
+        raise ValueError(f"{level} must return {' and '.join(given)}, got {type(made).__name__}")
+    results = {f: np.asarray(one, float) for f, one in zip(given, made, strict=True) if given[f]}
+    if not all(np.isfinite(result).all() for result in results.values()):
+        raise ValueError("the result must be finite")
+    return results
+
+
 def verdict(vector: Vector, level: str, made: Any) -> dict[str, Any]:
     """Return what a level's results are: valid, acceptable with a flag, or invalid with a trap."""
-    fields = [field for field in LEVELS[level] if vector[field] not in (None, [])]
-    results = dict(zip(fields, made if len(fields) > 1 else made[-1:], strict=True))
+    results = answers(vector, level, made)
     strict, loose = (bounds(vector, angles) for angles in (False, True))
     if error(results, vector, strict) <= 1:
         return {"result": "valid"}
     if error(results, vector, loose) <= 1:
-        off = max(
-            float(np.abs(np.asarray(results[f], float) - np.array(vector[f])).max()) for f in fields
-        )
+        off = max(float(np.abs(made - vector[field]).max()) for field, made in results.items())
         return {"result": "acceptable", "flag": "float32-angles", "off_by": off}
     for trap, wrong in vector["traps"].items():
         if set(wrong) & set(results) and error(results, wrong, loose) <= 1:
@@ -131,16 +144,10 @@ def run(adapter: Any, vectors: list[Vector]) -> list[dict[str, Any]]:
                 made = function(vector)
                 found = None if made is None else verdict(vector, level, made)
             except Exception as failure:  # whatever the port raises; the others go on
-                said = " ".join(str(failure).split())[:200]
-                found = {
-                    "result": "invalid",
-                    "trap": None,
-                    "raised": f"{type(failure).__name__}: {said}",
-                }
+                said = f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
+                found = {"result": "invalid", "trap": None, "raised": said}
             if found is not None:
-                records.append(
-                    {"area": vector["area"], "name": vector["name"], "level": level, **found}
-                )
+                records.append({k: vector[k] for k in ("area", "name")} | {"level": level} | found)
     return records
 
 
@@ -148,14 +155,15 @@ def summary(records: list[dict[str, Any]]) -> str:
     """Return a line for each area, then one for each failure."""
     lines = [f"{'area':<16}{'passed':>8}{'float32':>9}{'failed':>8}"]
     for area in dict.fromkeys(record["area"] for record in records):
-        found = [record["result"] for record in records if record["area"] == area]
-        counts = [found.count(kind) for kind in ("valid", "acceptable", "invalid")]
-        lines.append(f"{area:<16}{counts[0]:>8}{counts[1]:>9}{counts[2]:>8}")
+        n = Counter(record["result"] for record in records if record["area"] == area)
+        lines.append(f"{area:<16}{n['valid']:>8}{n['acceptable']:>9}{n['invalid']:>8}")
     for each in records:
         if each["result"] == "invalid":
             why = each.get("raised") or each["trap"] or "no known mistake"
             lines.append(f"FAILED {each['area']}/{each['name']}, {each['level']}: {why}")
-    return "\n".join(lines)
+    traps = Counter(record.get("trap") for record in records if record["result"] == "invalid")
+    named = [f"{trap or 'no known mistake'} ({count})" for trap, count in traps.most_common()]
+    return "\n".join(lines + [f"mistakes: {', '.join(named)}"] * bool(named))
 
 
 def main() -> int:
@@ -169,19 +177,20 @@ def main() -> int:
     try:
         vectors = load(options.vectors, options.area)
         spec = importlib.util.spec_from_file_location("adapter", options.adapter)
-        if spec is None or spec.loader is None or not options.adapter.is_file():
+        if spec is None or spec.loader is None:
             raise ValueError(f"adapter must be a Python file, got {options.adapter}")
         adapter = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(adapter)
-    except (ValueError, OSError, ImportError) as problem:
-        print(f"conformance: {problem}", file=sys.stderr)
+        records = run(adapter, vectors)
+        if not records:
+            raise ValueError("the adapter must offer one of frequencies, tables, rotate")
+        if options.json is not None:
+            options.json.write_text(json.dumps({"version": VERSION, "records": records}, indent=1))
+    except (Exception, SystemExit) as problem:  # whatever an adapter raises as it is loaded
+        kind = "" if isinstance(problem, (ValueError, OSError)) else f"{type(problem).__name__}: "
+        print(f"conformance: {kind}{' '.join(str(problem).split())}", file=sys.stderr)
         return 2
-    records = run(adapter, vectors)
-    print(summary(records) if records else "the adapter offers none of frequencies, tables, rotate")
-    if options.json is not None:
-        options.json.write_text(
-            json.dumps({"version": VERSION, "records": records}, indent=1), "utf-8"
-        )
+    print(summary(records))
     return 1 if any(record["result"] == "invalid" for record in records) else 0
 
 

@@ -1,7 +1,8 @@
 """Known mistakes, by the names that `ropewalk verify` has, and the results that each gives.
 
 A mistake is another rope, other positions, or another use of the right numbers. Those that a case
-cannot show, because they change nothing there, are left out.
+cannot show, because they change nothing there, are left out. After a colon is what is in bfloat16,
+if it is not all of positions, frequencies and their product.
 """
 
 from __future__ import annotations
@@ -61,9 +62,14 @@ def traps(
         if rope["axes"] is None and rope["scaling"] == DEFAULT:
             yield "partial-ignored", other({"rotary_dim": rope["head_dim"], "start": 0})
     yield from _of_positions(at, other)
-    yield "half-precision-angles", _rounded_angles(rope, right, at, q, k)
-    coarse = [[[bfloat16(x) for x in row] for row in table] for table in (right.cos, right.sin)]
-    yield "rounded-tables", _tables(rope, right, *coarse, q, k)
+    rounded = _rounded_angles(rope, right, at, q, k)
+    yield "half-precision-angles", rounded
+    coarse = [bfloat16(f) for f in right.frequencies]
+    found = _with_frequencies(rope, right, coarse, at, q, k)
+    yield "half-precision-angles:frequencies", found
+    yield "half-precision-angles:tables", _tables(rope, right, *_coarse(rounded), q, k)
+    exact = {"cos": right.cos, "sin": right.sin}
+    yield "rounded-tables", _tables(rope, right, *_coarse(exact), q, k)
     yield "cos-sin-mixed", _tables(rope, right, right.sin, right.cos, q, k)
     yield "layouts-mixed", _both(lambda x: _layouts_mixed(rope, right, x), q, k)
     yield "overwritten-half", _both(lambda x: _overwritten(rope, right, x), q, k)
@@ -88,6 +94,11 @@ def _both(rotate: Callable[[Rows], Rows], q: Rows, k: Rows) -> Found:
 def _tables(rope: Rope, right: Levels, cos: Rows, sin: Rows, q: Rows, k: Rows) -> Found:
     found = right._replace(cos=cos, sin=sin)
     return {"cos": cos, "sin": sin, **_both(lambda x: rotated(rope, found, x), q, k)}
+
+
+def _coarse(found: Found) -> list[Rows]:
+    """Return cos and sin in bfloat16."""
+    return [[[bfloat16(x) for x in row] for row in found[name]] for name in ("cos", "sin")]
 
 
 def _with_frequencies(

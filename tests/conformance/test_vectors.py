@@ -114,9 +114,9 @@ def without_amplitude(cos, sin, vector):
     return cos / vector["attention_factor"], sin / vector["attention_factor"]
 
 
-def bfloat16_angles(cos, sin, vector):
-    frequencies = torch.tensor(vector["inverse_frequencies"]).bfloat16()
-    at = torch.tensor(vector["positions"]).bfloat16()
+def bfloat16_angles(cos, sin, vector, dtype=torch.bfloat16):
+    frequencies = torch.tensor(vector["inverse_frequencies"]).bfloat16().to(dtype)
+    at = torch.tensor(vector["positions"]).to(dtype)
     if vector["rope"]["axes"]:
         at = at[[axis for axis, _, _ in vector["rope"]["axes"]]].T
     angles = (at if at.ndim == 2 else at[:, None]) * frequencies
@@ -165,6 +165,12 @@ WRONG = {
     "positions-ignored": Wrong(at=lambda at: torch.arange(at.shape[-1]).expand_as(at)),
     "frequencies": Wrong(at=lambda at: at.flip(0) if at.ndim == 2 else at),
     "half-precision-angles": Wrong(tables=bfloat16_angles, level_1=lambda f, m: (coarse(f), m)),
+    "half-precision-angles:frequencies": Wrong(
+        tables=lambda *found: bfloat16_angles(*found, dtype=torch.float64)
+    ),
+    "half-precision-angles:tables": Wrong(
+        tables=lambda *found: tuple(map(coarse, bfloat16_angles(*found)))
+    ),
     "rounded-tables": Wrong(tables=lambda cos, sin, _: (coarse(cos), coarse(sin))),
     "cos-sin-mixed": Wrong(tables=lambda cos, sin, _: (sin, cos)),
     "amplitude": Wrong(tables=without_amplitude, level_1=lambda f, _: (f, 1.0)),
