@@ -1,9 +1,12 @@
-"""The C extensions, which need more than pyproject.toml can say; all else stands there."""
+"""The C extensions and the folder conformance/; pyproject.toml has all else."""
 
 import sys
 from glob import glob
+from pathlib import Path
+from shutil import copytree, ignore_patterns
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 FLAGS = ["-O3", "-g0", "-fno-trapping-math", "-pthread"]  # selections need no branch
 AS_TORCH = ["-ffp-contract=off"]  # rounds as torch does
@@ -26,9 +29,21 @@ def extension(module: str, flags: list[str]) -> Extension:
     )
 
 
+class WithConformance(build_py):
+    """Also copies conformance/ into the wheel, whose vectors the catalogue reads."""
+
+    def run(self) -> None:
+        """Build the package; an editable one reads the folder where it is."""
+        super().run()
+        if not self.editable_mode:
+            home = Path(self.build_lib, "ropewalk", "conformance")
+            copytree("conformance", home, ignore=ignore_patterns("__pycache__"), dirs_exist_ok=True)
+
+
 setup(
+    cmdclass={"build_py": WithConformance},
     ext_modules=[
         extension("ropewalk.rotary.kernels._rotate", AS_TORCH),
         extension("ropewalk.model._attend", ["-ffp-contract=fast"]),
-    ]
+    ],
 )

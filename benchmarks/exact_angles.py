@@ -15,7 +15,7 @@ from torch import Tensor
 from ropewalk import scaling
 from ropewalk.rotary.config.rope_fields import write_scaling
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 from scaling_formulas import scaled_frequencies
 
 

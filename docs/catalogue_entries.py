@@ -5,7 +5,7 @@ are, whether the softmax has a factor) is read from a rope that the reader makes
 entry cannot differ from what the reader does.
 
 The test vectors that an entry names are ropes as JSON, with queries and keys before and after
-rotation. docs/catalogue_vectors.py computes them with 60 digits, without the code of this library.
+rotation. conformance/generate.py computes them, without the code of this library.
 """
 
 from __future__ import annotations

@@ -7,14 +7,11 @@ the library refuses.
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
-
 import pytest
 import torch
 
 import ropewalk as rw
-from ropewalk import scaling
+from ropewalk import scaling, tools
 
 FAR = 2**31 - 1
 POSITIONS = [0, 1, 17, 4095, 131_072, 10_000_000, FAR]
@@ -100,26 +97,25 @@ def test_frequencies_and_tables_are_the_library_s(page, rule, own):
 
 def test_rotation_is_that_of_the_test_vectors(page):
     """Vectors of the catalogue, made with mpmath, whose rope the page can describe."""
-    text = (files("ropewalk.tools.catalogue") / "vectors.json").read_text(encoding="utf-8")
     cases = {
         name: each
-        for name, each in json.loads(text)["vectors"].items()
-        if each["axes"] == "one"
-        and each["spec"]["rotary_dim"] == each["spec"]["head_dim"]
-        and each["spec"]["scaling"]["rope_type"] == "default"
-        and each["spec"]["amplitude"] == 1
-        and not each["spec"]["reverse"]
+        for name, each in tools.catalogue_vectors().items()
+        if each.axes == "one"
+        and each.spec["rotary_dim"] == each.spec["head_dim"]
+        and each.spec["scaling"]["rope_type"] == "default"
+        and each.spec["pairing"] == each.spec["write_pairing"]
+        and not each.spec["reverse"]
     }
     assert len(cases) >= 4
     fields = ("head_dim", "rotary_dim", "theta", "pairing")
     asked = [
         {
-            "spec": page_spec(*(each["spec"][field] for field in fields), {"name": "none"}),
-            "x": each["q"],
-            "positions": each["positions"],
+            "spec": page_spec(*(each.spec[field] for field in fields), {"name": "none"}),
+            "x": each.q,
+            "positions": each.positions,
         }
         for each in cases.values()
     ]
     for (name, each), found in zip(cases.items(), page.evaluate(ROTATE, asked), strict=True):
-        error = (torch.tensor(found) - torch.tensor(each["rotated_q"])).abs().max()
+        error = (torch.tensor(found) - torch.tensor(each.rotated_q)).abs().max()
         assert error < 1e-6, name

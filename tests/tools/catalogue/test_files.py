@@ -19,28 +19,21 @@ from scripts import ROOT, load_scripts
 from ropewalk.rotary.config.model_types import CONVENTIONS
 from ropewalk.tools.catalogue import (
     CatalogueEntry,
-    CatalogueVector,
     IndexerOfType,
     RopeOfType,
     read_data,
 )
 
-pytest.importorskip("mpmath", reason="computes the vectors: pip install 'ropewalk[dev]'")
-_, tables, script = load_scripts("docs", "catalogue_vectors", "catalogue_entries", "catalogue")
+tables, script = load_scripts("docs", "catalogue_entries", "catalogue")
 
 DATA = ROOT / "src" / "ropewalk" / "tools" / "catalogue"
 SCHEMA = read_data("catalogue.schema")
-CATALOGUE, VECTORS = read_data("catalogue"), read_data("vectors")
+CATALOGUE = read_data("catalogue")
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 
 def text(name: str) -> str:
     return (DATA / f"{name}.json").read_text("utf-8")
-
-
-def test_vectors_are_those_of_the_formulas():
-    assert script.vectors_json() == text("vectors")
-    assert len(text("vectors").encode()) < 300_000
 
 
 def test_the_catalogue_is_that_of_the_tables():
@@ -50,7 +43,7 @@ def test_the_catalogue_is_that_of_the_tables():
         for name, source in sources.items()
         if source.startswith("models/")
     }
-    made = script.catalogue_json(text("vectors"), files, CATALOGUE["transformers"])
+    made = script.catalogue_json(files, CATALOGUE["transformers"])
     assert made == text("catalogue")
 
 
@@ -81,8 +74,7 @@ def test_tables_of_the_page_are_those_of_the_files():
 def test_the_schema_describes_the_files():
     VALIDATOR.check_schema(SCHEMA)
     VALIDATOR.validate(CATALOGUE)
-    VALIDATOR.evolve(schema={"$ref": "#/$defs/vectors", "$defs": SCHEMA["$defs"]}).validate(VECTORS)
-    assert SCHEMA["version"] == CATALOGUE["version"] == VECTORS["version"] == script.VERSION
+    assert SCHEMA["version"] == CATALOGUE["version"] == script.VERSION
 
 
 @pytest.mark.parametrize(
@@ -91,7 +83,6 @@ def test_the_schema_describes_the_files():
         (CatalogueEntry, "entry"),
         (RopeOfType, "rope"),
         (IndexerOfType, "indexer"),
-        (CatalogueVector, "vector"),
     ],
 )
 def test_the_schema_has_the_fields_of_the_records(record, name):

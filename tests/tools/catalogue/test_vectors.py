@@ -113,7 +113,7 @@ PAIRINGS = st.sampled_from(["half", "interleaved"])
 )
 def test_the_formula_and_the_library_agree(pairs, start, rest, theta, read, write, back, positions):
     pytest.importorskip("mpmath", reason="computes the vectors: pip install 'ropewalk[dev]'")
-    formulas, cases = load_scripts("docs", "catalogue_vectors", "catalogue_cases")
+    (formulas,) = load_scripts("conformance", "formulas")
     fields = {
         "head_dim": start + 2 * pairs + rest,
         "rotary_dim": 2 * pairs,
@@ -123,9 +123,11 @@ def test_the_formula_and_the_library_agree(pairs, start, rest, theta, read, writ
         "write_pairing": write,
         "reverse": back,
     }
-    spec = cases.PLAIN | fields
+    spec = formulas.PLAIN | fields
     x = [(i % 16 + 1) / 8 for i in range(spec["head_dim"])]
-    exact = [[float(y) for y in formulas.rotated(x, m, spec, None)] for m in positions]
+    with formulas.mpmath.workdps(formulas.DIGITS):
+        found = formulas.levels(spec, positions, None)
+        exact = [list(map(float, y)) for y in formulas.rotated(spec, found, [x] * len(positions))]
     rope = RotaryEmbedding(rotary_spec(spec))
     rows = torch.tensor([x] * len(positions), dtype=torch.float64)[None, None]
     off = rope.rotate(rows, torch.tensor(positions))[0, 0] - torch.tensor(exact)

@@ -1,8 +1,8 @@
 """The catalogue: how the code of each model type rotates, and test vectors to check any code.
 
-The functions read catalogue.json and vectors.json, which users of other languages read too. Both
-are written by docs/catalogue.py from the tables of `ropewalk.rotary.config`, where each fact is
-stated once; a test compares them.
+The functions read catalogue.json and the conformance vectors, which users of other languages read
+too. docs/catalogue.py writes the first from the tables of `ropewalk.rotary.config`, where each fact
+is stated once; conformance/generate.py writes the second.
 
 catalogue.schema.json describes every field of the records. A hash leaves out the dictionaries,
 which have none.
@@ -16,6 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ropewalk.checks import did_you_mean, shown
@@ -35,6 +36,10 @@ __all__ = [
     "catalogue",
     "catalogue_vectors",
 ]
+
+
+VECTOR_AREAS = ("pairings", "parts", "scaling", "axes", "far")
+VECTOR_FIELDS = ("name", "what", "positions", "length", "q", "k", "rotated_q", "rotated_k")
 
 
 @overload
@@ -76,7 +81,9 @@ def catalogue(model_type: str | None = None) -> CatalogueEntry | tuple[Catalogue
 
 
 def catalogue_vectors() -> Mapping[str, CatalogueVector]:
-    """Return the test vectors by name: ropes, and queries and keys before and after rotation.
+    """Return test vectors by name: ropes, and queries and keys before and after rotation.
+
+    They are those of the conformance suite that have a rope of their own: its areas `VECTOR_AREAS`.
 
     Example:
         >>> from ropewalk import tools
@@ -90,7 +97,7 @@ def catalogue_vectors() -> Mapping[str, CatalogueVector]:
 
 
 def read_data(name: str) -> dict[str, Any]:
-    """Return a JSON file of the catalogue: catalogue, catalogue.schema or vectors."""
+    """Return a JSON file of the catalogue: catalogue or catalogue.schema."""
     text = files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
@@ -104,14 +111,21 @@ def _entries() -> dict[str, CatalogueEntry]:
 
 @cache
 def _vectors() -> dict[str, CatalogueVector]:
-    return as_vectors(read_data("vectors")["vectors"])
-
-
-def as_vectors(facts: Mapping[str, Any]) -> dict[str, CatalogueVector]:
-    """Return the test vectors of vectors.json as records."""
+    package = Path(__file__).parents[2]
+    home = package / "conformance"  # of the wheel; a clone has it beside src/
+    home = home if home.is_dir() else package.parents[1] / "conformance"
+    found = [
+        vector
+        for area in VECTOR_AREAS
+        for vector in json.loads((home / "vectors" / f"{area}.json").read_text("utf-8"))["vectors"]
+    ]
     return {
-        name: CatalogueVector(name, **{key: _tuples(value) for key, value in vector.items()})
-        for name, vector in facts.items()
+        vector["name"]: CatalogueVector(
+            spec=vector["rope"],
+            axes=vector["order"],
+            **{key: _tuples(vector[key]) for key in VECTOR_FIELDS},
+        )
+        for vector in found
     }
 
 
@@ -229,7 +243,7 @@ class CatalogueEntry:
 
 @dataclass(frozen=True)
 class CatalogueVector:
-    """Queries and keys of one head (S, D) before and after rotation, with 17 digits.
+    """Queries and keys of one head (S, D) before and after rotation, exact to float64.
 
     spec: the rope as JSON; `rotary_spec` makes a `RotarySpec` of it. axes: the name of the order of
     its axes. positions: (S,), or (A, S) if it has several axes. length: tokens of the complete

@@ -84,7 +84,8 @@ def _llama3(rule: Any, theta: Any, exponents: Any, R: int, length: int | None) -
     scaled = []
     for e in exponents:
         rotations = rule[ORIGINAL] * theta**-e / (2 * mpmath.pi)
-        smooth = min(max((rotations - low) / (high - low), 0), 1)
+        band = high - low or mpf("1e-50")  # without a band, a step
+        smooth = min(max((rotations - low) / band, 0), 1)
         scaled.append(theta**-e * ((1 - smooth) / mpf(rule["factor"]) + smooth))
     return scaled
 
