@@ -53,8 +53,11 @@ REASONS = """## Each failure
 *mistake*: the library's code differs from the rule that it names. *limit*: it does not have what
 the vector needs, and does not say so. *choice*: it is documented, or a precision that its
 authors took. ropewalk's own results are no proof of its quality: the vectors were made beside
-it. For mistakes without a public thread there are [reports](reports/litgpt-yarn.md), for their
-maintainers."""
+it."""
+REPORTS = """## Reports
+
+For the maintainers of a library, of mistakes that have no public thread of their own; the last two
+were found in the source, and no vector shows them:"""
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ def picture(found: dict[str, Records]) -> Picture:
 
         figure = scheme.blank(9.2, 0.9 + 0.34 * len(found))
         figure.set_layout_engine("none")
-        axes = figure.add_axes((0.2, 0.17, 0.79, 0.68), xlim=(0, len(AREAS)), ylim=(len(found), 0))
+        axes = figure.add_axes((0.2, 0.1, 0.79, 0.82), xlim=(0, len(AREAS)), ylim=(len(found), 0))
         axes.set_facecolor(scheme.page)
         for row, records in enumerate(found.values()):
             for column, area in enumerate(AREAS):
@@ -231,7 +234,10 @@ def page() -> None:
     drawn = picture(found)
     write_pictures(HOME, {"scoreboard": drawn})
     parts = [TITLE, shown("scoreboard", drawn), HOW, markdown_table(["library", *AREAS], rows)]
-    parts += [REASONS, "\n".join(failures).rstrip()]
+    reports = sorted((HOME / "reports").glob("*.md"))
+    titles = [path.read_text("utf-8").partition("\n")[0].strip("# ") for path in reports]
+    listed = [f"- [{t}](reports/{p.name})" for t, p in zip(titles, reports, strict=True)]
+    parts += [REASONS, "\n".join(failures).rstrip(), REPORTS, "\n".join(listed)]
     write_bytes(HOME / "README.md", ("\n\n".join(parts) + "\n").encode())
     print(HOME / "README.md")
 

@@ -43,6 +43,7 @@ def test_the_files_are_those_of_the_generator():
     assert set(made) == set((HOME / "vectors").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector", VECTORS, ids=IDS)
 def test_no_two_results_can_be_confused(vector):
     """Within what float32 angles may be off, each mistake differs from all else at its level."""
