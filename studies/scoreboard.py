@@ -45,9 +45,10 @@ not asked (–)."""
 HOW = """A cell is the number of right results of those asked: levels of vectors. In parentheses,
 how many of the right ones are so only within the error of float32 angles: a choice of
 most libraries, which costs exactness at far positions, and no mistake. **Bold**: some are
-wrong. Versions are those of the package index in November 2026, on a CPU. ONNX Runtime is
-given the vector's cos and sin, so it is asked the rotation alone. timm and transformers
-have more ropes than these vectors can state."""
+wrong. Versions are those of the package index in November 2026, on a CPU; mlx stands for
+mlx-lm 0.32.2 on it, and tinygrad 0.14.0 cannot import its model. ONNX Runtime is given
+the vector's cos and sin, so it is asked the rotation alone. timm and transformers have
+more ropes than these vectors can state."""
 REASONS = """## Each failure
 
 *mistake*: the library's code differs from the rule that it names. *limit*: it does not have what
@@ -205,7 +206,7 @@ def explained(name: str, records: Records, reasons: Records) -> list[str]:
             named = f" The suite names `{'`, `'.join(traps)}`." if traps else ""
             thread = f" Public thread: <{reason['thread']}>." if reason["thread"] else ""
             lines.append(
-                f"- **{reason['kind']}**, {len(of_it)} of {', '.join(reason['vectors'])}: "
+                f"- **{reason['kind']}**, wrong results: {len(of_it)}, of {', '.join(reason['vectors'])}: "
                 f"{reason['what']} ({reason['where']}).{named}{thread}"
             )
     if left:
