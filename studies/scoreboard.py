@@ -206,7 +206,8 @@ def explained(name: str, records: Records, reasons: Records) -> list[str]:
             named = f" The suite names `{'`, `'.join(traps)}`." if traps else ""
             thread = f" Public thread: <{reason['thread']}>." if reason["thread"] else ""
             lines.append(
-                f"- **{reason['kind']}**, wrong results: {len(of_it)}, of {', '.join(reason['vectors'])}: "
+                f"- **{reason['kind']}**, wrong results: {len(of_it)}, "
+                f"of {', '.join(reason['vectors'])}: "
                 f"{reason['what']} ({reason['where']}).{named}{thread}"
             )
     if left:
