@@ -51,10 +51,10 @@ the vector's cos and sin, so it is asked the rotation alone. timm and transforme
 more ropes than these vectors can state."""
 REASONS = """## Each failure
 
-*mistake*: the library's code differs from the rule that it names. *limit*: it does not have what
-the vector needs, and does not say so. *choice*: it is documented, or a precision that its
-authors took. ropewalk's own results are no proof of its quality: the vectors were made beside
-it."""
+*mistake*: the library's code differs from the rule that it names. *limit*: it does not take
+what the vector needs. *choice*: its words can be read so that it is right, or its authors took
+a lower precision. ropewalk's own results are no proof of its quality: the vectors were made
+beside it."""
 REPORTS = """## Reports
 
 For the maintainers of a library, of mistakes that have no public thread of their own; the last two
