@@ -9,6 +9,13 @@ from typing import Any, NamedTuple
 from formulas import PLAIN, Rope
 from scaling_formulas import ORIGINAL
 
+NEAR, FAR = [0, 1, 17, 4095], [-(2**31 - 1), 10_000_000, 2**31 - 2, 2**31 - 1]
+FARTHER = [4_095, 131_071, 1_048_575, 10_000_000]
+COARSE = [0, 1, 300, 4095]
+TIME_SPACE = [[0, 5, 5, 300], [0, 6, 9, 311], [0, 7, 2, 322]]  # time, height, width
+SPACE = [[0, 1, 5, 31], [0, 3, 2, 63]]  # height, width
+COORDINATES = [[0.25, -0.75, 3.0, 0.0], [1.5, 0.125, -6.0, 2.25]]
+
 
 class Case(NamedTuple):
     """A rope and positions: what it is, and its fields that differ from `PLAIN`.
@@ -19,8 +26,8 @@ class Case(NamedTuple):
     """
 
     what: str
-    fields: Rope
-    positions: list[Any]
+    fields: Rope = PLAIN
+    positions: list[Any] = NEAR
     length: int | None = None
     axes: str = "one"
     dtype: str = "float32"
@@ -33,16 +40,10 @@ class Case(NamedTuple):
         return PLAIN | self.fields
 
 
-NEAR, FAR = [0, 1, 17, 4095], [-(2**31 - 1), 10_000_000, 2**31 - 2, 2**31 - 1]
-FARTHER = [4_095, 131_071, 1_048_575, 10_000_000]
-TIME_SPACE = [[0, 5, 5, 300], [0, 6, 9, 311], [0, 7, 2, 322]]  # time, height, width
-SPACE = [[0, 1, 5, 31], [0, 3, 2, 63]]  # height, width
-COORDINATES = [[0.25, -0.75, 3.0, 0.0], [1.5, 0.125, -6.0, 2.25]]
-
+UNSCALED = {"scaling": {"rope_type": "default"}}
 PAIRWISE = {"pairing": "interleaved", "write_pairing": "interleaved"}
 READ_PAIRWISE = {"pairing": "interleaved", "write_pairing": "half"}
-FIRST = {"rotary_dim": 8}
-LAST = {"rotary_dim": 8, "start": 8}
+FIRST, LAST = {"rotary_dim": 8}, {"rotary_dim": 8, "start": 8}
 LINEAR = {"rope_type": "linear", "factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, ORIGINAL: 4096}
 DEEPSEEK = {**YARN, "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.707}
@@ -73,208 +74,153 @@ VIDEO = "0:0/2 0:1/2 1:0/3 1:1/3 1:2/3 2:0/3 2:1/3 2:2/3"
 PIXTRAL = "0:0/8 0:2/8 0:4/8 0:6/8 1:1/8 1:3/8 1:5/8 1:7/8"
 
 
-def _several(order: str, what: str, places: str, positions: list[Any], **fields: Any) -> Case:
+def scaled(what: str, rule: Rope, *more: Any, **fields: Any) -> Case:
+    """Return a case of a scaling rule. more: positions and length."""
+    return Case(what, {**fields, "scaling": rule}, *more)
+
+
+def several(order: str, what: str, places: str, positions: list[Any], **fields: Any) -> Case:
     """Return a case whose positions have several axes. places: the axis and exponent of pairs."""
     axes = [[int(n) for n in pair.replace(":", "/").split("/")] for pair in places.split()]
     return Case(what, {"axes": axes, **fields}, positions, axes=order)
 
 
-_BY_AREA: dict[str, dict[str, Any]] = {
+CASES: dict[str, dict[str, Case]] = {
     "pairings": {
-        "half": ("all dimensions, i and i + R/2 rotate together (Llama)", {}, NEAR),
-        "half-theta-5e5": ("another theta (Llama 3)", {"theta": 5e5}, NEAR),
-        "half-reverse": ("rotates the other way (nanochat)", {"reverse": True}, NEAR),
-        "interleaved": ("2i and 2i + 1 rotate together (RoFormer)", PAIRWISE, NEAR),
-        "interleaved-to-half": (
-            "reads 2i and 2i + 1, writes i and i + R/2", READ_PAIRWISE, NEAR
-        ),
+        "half": Case("all dimensions, i and i + R/2 rotate together (Llama)"),
+        "half-theta-5e5": Case("another theta (Llama 3)", {"theta": 5e5}),
+        "half-reverse": Case("rotates the other way (nanochat)", {"reverse": True}),
+        "interleaved": Case("2i and 2i + 1 rotate together (RoFormer)", PAIRWISE),
+        "interleaved-to-half": Case("reads 2i and 2i + 1, writes i and i + R/2", READ_PAIRWISE),
     },
     "parts": {
-        "half-first": ("the first half of a head (Phi)", FIRST, NEAR),
-        "half-last": ("the last half of a head (Hunyuan 4)", LAST, NEAR),
-        "interleaved-first": ("the first half of a head (GPT-J)", PAIRWISE | FIRST, NEAR),
-        "interleaved-last": ("the last half of a head (DeepSeek-V2, -V4)", PAIRWISE | LAST, NEAR),
-        "interleaved-to-half-last": (
+        "half-first": Case("the first half of a head (Phi)", FIRST),
+        "half-last": Case("the last half of a head (Hunyuan 4)", LAST),
+        "interleaved-first": Case("the first half of a head (GPT-J)", PAIRWISE | FIRST),
+        "interleaved-last": Case("the last half of a head (DeepSeek-V2, -V4)", PAIRWISE | LAST),
+        "interleaved-to-half-last": Case(
             "reads interleaved and writes half, the last half of a head (DeepSeek-V3)",
-            READ_PAIRWISE | LAST,
-            NEAR,
-        ),
-        "interleaved-to-half-first": (
+            READ_PAIRWISE | LAST),
+        "interleaved-to-half-first": Case(
             "reads interleaved and writes half, the first half of a head (GLM-5's indexer)",
-            READ_PAIRWISE | FIRST,
-            NEAR,
-        ),
+            READ_PAIRWISE | FIRST),
     },
     "scaling": {
-        "linear": ("linear interpolation", {"scaling": LINEAR}, NEAR),
-        "ntk": ("NTK-aware: alpha is the factor (Hunyuan)", {"scaling": ALPHA}, NEAR),
-        "ntk-first": ("its exponent has R, not the head's size", FIRST | {"scaling": ALPHA}, NEAR),
-        "mixed-ntk": ("every pair slows down, the slowest by s (GTE)", {"scaling": MIXED}, NEAR),
-        "dynamic-short": (
-            "dynamic NTK, up to the original length", {"scaling": DYNAMIC}, NEAR, 4096
-        ),
-        "dynamic-long": (
-            "dynamic NTK at 8 times the original length",
-            {"scaling": DYNAMIC},
-            [0, 1, 4096, 32_767],
-            32_768,
-        ),
-        "qwen-ntk": (
-            "Qwen-1's dynamic NTK, whose s is 7 from 2 to 4 times the original length",
-            {"scaling": QWEN},
-            [0, 1, 4096, 32_767],
-            32_768,
-        ),
-        "yarn": ("YaRN", {"scaling": YARN}, NEAR),
-        "yarn-no-truncate": ("a band that is not rounded (gpt-oss)", {"scaling": GPT_OSS}, NEAR),
-        "yarn-attention-factor": (
-            "YaRN with its amplitude given",
-            {"scaling": {**YARN, "attention_factor": 1.25}},
-            NEAR,
-        ),
-        "yarn-mscale": (
+        "linear": scaled("linear interpolation", LINEAR),
+        "ntk": scaled("NTK-aware: alpha is the factor (Hunyuan)", ALPHA),
+        "ntk-first": scaled("its exponent has R, not the head's size", ALPHA, **FIRST),
+        "mixed-ntk": scaled("every pair slows down, the slowest by s (GTE)", MIXED),
+        "dynamic-short": scaled("dynamic NTK, up to the original length", DYNAMIC, NEAR, 4096),
+        "dynamic-long": scaled(
+            "dynamic NTK at 8 times the original length", DYNAMIC, [0, 1, 4096, 32_767], 32_768),
+        "qwen-ntk": scaled(
+            "Qwen-1's dynamic NTK, whose s is 7 from 2 to 4 times the original length", QWEN,
+            [0, 1, 4096, 32_767], 32_768),
+        "yarn": scaled("YaRN", YARN),
+        "yarn-no-truncate": scaled("a band that is not rounded (gpt-oss)", GPT_OSS),
+        "yarn-attention-factor": scaled(
+            "YaRN with its amplitude given", YARN | {"attention_factor": 1.25}),
+        "yarn-mscale": scaled(
             "YaRN with mscale and mscale_all_dim, reads interleaved and writes half (DeepSeek-V3)",
-            READ_PAIRWISE | LAST | {"scaling": DEEPSEEK},
-            NEAR,
-        ),
-        "longrope-short": ("LongRoPE up to the original length", {"scaling": LONGROPE}, NEAR, 4096),
-        "longrope-long": (
-            "LongRoPE beyond the original length",
-            {"scaling": LONGROPE},
-            [0, 1, 4096, 131_071],
-            131_072,
-        ),
-        "llama3": ("Llama 3.1's rule", {"theta": 5e5, "scaling": LLAMA3}, NEAR),
-        "proportional": (
-            "p-RoPE: a quarter of the pairs, 8 times slower (Gemma 4)",
-            {"theta": 1e6, "scaling": P_ROPE},
-            NEAR,
-        ),
-        "yarn-betas": (
-            "YaRN with another band",
-            {"scaling": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0}},
-            NEAR,
-        ),
-        "llama3-no-band": (
+            DEEPSEEK, **READ_PAIRWISE, **LAST),
+        "longrope-short": scaled("LongRoPE up to the original length", LONGROPE, NEAR, 4096),
+        "longrope-long": scaled(
+            "LongRoPE beyond the original length", LONGROPE, [0, 1, 4096, 131_071], 131_072),
+        "llama3": scaled("Llama 3.1's rule", LLAMA3, theta=5e5),
+        "proportional": scaled(
+            "p-RoPE: a quarter of the pairs, 8 times slower (Gemma 4)", P_ROPE, theta=1e6),
+        "yarn-betas": scaled(
+            "YaRN with another band", YARN | {"beta_fast": 16.0, "beta_slow": 2.0}),
+        "llama3-no-band": scaled(
             "Llama 3.1's rule with both factors 1, as in Llama 4 Scout's file",
-            {"theta": 5e5, "scaling": {**LLAMA3, "high_freq_factor": 1.0}}, NEAR,
-        ),
+            LLAMA3 | {"high_freq_factor": 1.0}, theta=5e5),
     },
     "axes": {
-        "mrope-sectioned": _several("sectioned", "M-RoPE (Qwen2-VL)", SECTIONED, TIME_SPACE),
-        "mrope-sectioned-yarn": _several(
-            "sectioned", "M-RoPE with YaRN", SECTIONED, TIME_SPACE, scaling=YARN
-        ),
-        "mrope-sectioned-first": _several(
-            "sectioned", "the first half of a head (GLM-4.5V)", SECTIONED_4, TIME_SPACE, **FIRST
-        ),
-        "mrope-sectioned-interleaved-first": _several(
-            "sectioned", "2i and 2i + 1 (GLM-4.1V)", SECTIONED_4, TIME_SPACE, **PAIRWISE, **FIRST
-        ),
-        "mrope-interleaved": _several(
-            "interleaved", "axes in turn (Qwen3-VL)", IN_TURN, TIME_SPACE, theta=5e6
-        ),
-        "mrope-interleaved-first": _several(
-            "interleaved", "axes in turn, half a head (Qwen3.5)", IN_TURN_4, TIME_SPACE, **FIRST
-        ),
-        "mrope-ernie": _several(
+        "mrope-sectioned": several("sectioned", "M-RoPE (Qwen2-VL)", SECTIONED, TIME_SPACE),
+        "mrope-sectioned-yarn": several(
+            "sectioned", "M-RoPE with YaRN", SECTIONED, TIME_SPACE, scaling=YARN),
+        "mrope-sectioned-first": several(
+            "sectioned", "the first half of a head (GLM-4.5V)", SECTIONED_4, TIME_SPACE, **FIRST),
+        "mrope-sectioned-interleaved-first": several(
+            "sectioned", "2i and 2i + 1 (GLM-4.1V)", SECTIONED_4, TIME_SPACE, **PAIRWISE, **FIRST),
+        "mrope-interleaved": several(
+            "interleaved", "axes in turn (Qwen3-VL)", IN_TURN, TIME_SPACE, theta=5e6),
+        "mrope-interleaved-first": several(
+            "interleaved", "axes in turn, half a head (Qwen3.5)", IN_TURN_4, TIME_SPACE, **FIRST),
+        "mrope-ernie": several(
             "ernie", "height and width in turn, then time (Ernie 4.5-VL)", ERNIE, TIME_SPACE,
-            **PAIRWISE
-        ),
-        "mrope-round-robin-first": _several(
-            "round robin", "two axes in turn, one set of frequencies", ROUND_ROBIN, SPACE, **FIRST
-        ),
-        "axial": _several("axial", "height, then width (Qwen2-VL's vision)", AXIAL, SPACE),
-        "axial-interleaved": _several(
-            "axial", "height, then width, 2i and 2i + 1 (SAM 2)", AXIAL, SPACE, **PAIRWISE
-        ),
-        "axial-width-first": _several("width first", "width, then height", WIDTH_FIRST, SPACE),
-        "axial-width-first-interleaved": _several(
-            "width first", "width, then height (Llama 4's vision)", WIDTH_FIRST, SPACE, **PAIRWISE
-        ),
-        "axial-width-first-alternating": _several(
-            "width first, alternating", "width, height in turn (Kimi)", WIDTH_ALTERNATING, SPACE
-        ),
-        "axial-alternating-interleaved": _several(
-            "alternating", "height, width in turn (EfficientLoFTR)", ALTERNATING, SPACE, **PAIRWISE
-        ),
-        "axial-time-too": _several(
-            "time too", "time, height, width (MiniMax-M3)", TIME_TOO, TIME_SPACE, rotary_dim=12
-        ),
-        "axial-pixtral": _several("pixtral", "shared frequencies (Pixtral)", PIXTRAL, SPACE),
-        "axial-blocks": _several(
-            "blocks", "pairs within each half (Gemma 4)", AXIAL, SPACE, theta=100.0, blocks=[8, 8]
-        ),
-        "axial-continuous": _several(
-            "axial", "coordinates (DINOv3)", AXIAL, COORDINATES, theta=100.0, continuous=True
-        ),
-        "axial-continuous-interleaved": _several(
+            **PAIRWISE),
+        "mrope-round-robin-first": several(
+            "round robin", "two axes in turn, one set of frequencies", ROUND_ROBIN, SPACE, **FIRST),
+        "axial": several("axial", "height, then width (Qwen2-VL's vision)", AXIAL, SPACE),
+        "axial-interleaved": several(
+            "axial", "height, then width, 2i and 2i + 1 (SAM 2)", AXIAL, SPACE, **PAIRWISE),
+        "axial-width-first": several("width first", "width, then height", WIDTH_FIRST, SPACE),
+        "axial-width-first-interleaved": several(
+            "width first", "width, then height (Llama 4's vision)", WIDTH_FIRST, SPACE, **PAIRWISE),
+        "axial-width-first-alternating": several(
+            "width first, alternating", "width, height in turn (Kimi)", WIDTH_ALTERNATING, SPACE),
+        "axial-alternating-interleaved": several(
+            "alternating", "height, width in turn (EfficientLoFTR)", ALTERNATING, SPACE,
+            **PAIRWISE),
+        "axial-time-too": several(
+            "time too", "time, height, width (MiniMax-M3)", TIME_TOO, TIME_SPACE, rotary_dim=12),
+        "axial-pixtral": several("pixtral", "shared frequencies (Pixtral)", PIXTRAL, SPACE),
+        "axial-blocks": several(
+            "blocks", "pairs within each half (Gemma 4)", AXIAL, SPACE, theta=100.0, blocks=[8, 8]),
+        "axial-continuous": several(
+            "axial", "coordinates (DINOv3)", AXIAL, COORDINATES, theta=100.0, continuous=True),
+        "axial-continuous-interleaved": several(
             "axial", "coordinates, 2i and 2i + 1 (SAM 3)", AXIAL, COORDINATES, **PAIRWISE,
-            continuous=True
-        ),
-        "video": _several(
-            "axial", "time, height, width (Wan, Flux)", VIDEO, TIME_SPACE, **PAIRWISE
-        ),
-        "video-rounds": _several(
+            continuous=True),
+        "video": several("axial", "time, height, width (Wan, Flux)", VIDEO, TIME_SPACE, **PAIRWISE),
+        "video-rounds": several(
             "axial", "theta 256 and text behind the image (HunyuanVideo)", VIDEO, TIME_SPACE,
-            theta=256.0, **PAIRWISE
-        ),
+            theta=256.0, **PAIRWISE),
     },
     "positions": {
-        "packed": ("documents of 3 and 2 tokens in one sequence", {}, [0, 1, 2, 0, 1]),
-        "padded": ("two tokens of padding on the left, at position 0", {}, [0, 0, 0, 1, 2]),
-        "one-token": ("decoding one token after 37 that are cached", {}, [37]),
-        "chunk": ("a chunk of 3 tokens after 20 that are cached", {}, [20, 21, 22]),
-        "one-token-interleaved": ("decoding one token after 1,024", PAIRWISE, [1024]),
-        "chunk-yarn": ("a chunk under YaRN, after 4,100", {"scaling": YARN}, [4100, 4101, 4102]),
-        "decreasing": ("positions in any order", {}, [9, 4, 4, 0]),
+        "packed": Case("documents of 3 and 2 tokens in one sequence", {}, [0, 1, 2, 0, 1]),
+        "padded": Case("two tokens of padding on the left, at position 0", {}, [0, 0, 0, 1, 2]),
+        "one-token": Case("decoding one token after 37 that are cached", {}, [37]),
+        "chunk": Case("a chunk of 3 tokens after 20 that are cached", {}, [20, 21, 22]),
+        "one-token-interleaved": Case("decoding one token after 1,024", PAIRWISE, [1024]),
+        "chunk-yarn": scaled("a chunk under YaRN, after 4,100", YARN, [4100, 4101, 4102]),
+        "decreasing": Case("positions in any order", {}, [9, 4, 4, 0]),
     },
     "half-precision": {
-        "bfloat16": ("q and k in bfloat16", {}, [0, 1, 300, 4095], None, "one", "bfloat16"),
-        "bfloat16-interleaved": (
-            "q and k in bfloat16", PAIRWISE, [0, 1, 300, 4095], None, "one", "bfloat16"
-        ),
-        "bfloat16-theta-5e5": (
-            "q and k in bfloat16", {"theta": 5e5}, [257, 259, 1001, 8191], None, "one", "bfloat16"
-        ),
-        "float16": ("q and k in float16", {}, [0, 1, 300, 4095], None, "one", "float16"),
-        "float16-yarn": (
-            "q and k in float16, with an amplitude", {"scaling": YARN}, [0, 1, 300, 4095], None,
-            "one", "float16",
-        ),
+        "bfloat16": Case("q and k in bfloat16", {}, COARSE, dtype="bfloat16"),
+        "bfloat16-interleaved": Case("q and k in bfloat16", PAIRWISE, COARSE, dtype="bfloat16"),
+        "bfloat16-theta-5e5": Case(
+            "q and k in bfloat16", {"theta": 5e5}, [257, 259, 1001, 8191], dtype="bfloat16"),
+        "float16": Case("q and k in float16", {}, COARSE, dtype="float16"),
+        "float16-yarn": Case(
+            "q and k in float16, with an amplitude", {"scaling": YARN}, COARSE, dtype="float16"),
     },
     "cache": {
-        "shift": ("cached keys move back by 2,048", {}, [0, 5, 100], None, "one", "float32",
-                  ([2048, 2053, 2148], {})),
-        "shift-interleaved": (
-            "cached keys move back by 2,048", PAIRWISE, [0, 5, 100], None, "one", "float32",
-            ([2048, 2053, 2148], {}),
-        ),
-        "shift-yarn": (
+        "shift": Case(
+            "cached keys move back by 2,048", {}, [0, 5, 100], moved=([2048, 2053, 2148], {})),
+        "shift-interleaved": Case(
+            "cached keys move back by 2,048", PAIRWISE, [0, 5, 100],
+            moved=([2048, 2053, 2148], {})),
+        "shift-yarn": Case(
             "cached keys with an amplitude move forward by 7", {"scaling": YARN}, [7, 12, 107],
-            None, "one", "float32", ([0, 5, 100], {}),
-        ),
-        "to-yarn": (
-            "cached keys get another rule at their positions", {"scaling": YARN}, [0, 5, 100], None,
-            "one", "float32", ([0, 5, 100], {"scaling": {"rope_type": "default"}}),
-        ),
-        "dynamic-grows": (
+            moved=([0, 5, 100], {})),
+        "to-yarn": Case(
+            "cached keys get another rule at their positions", {"scaling": YARN}, [0, 5, 100],
+            moved=([0, 5, 100], UNSCALED)),
+        "dynamic-grows": Case(
             "cached keys of dynamic NTK as the sequence grows from 4,096 to 16,384",
-            {"scaling": DYNAMIC}, [1, 100, 4000], 16_384, "one", "float32",
-            ([1, 100, 4000], {"scaling": {"rope_type": "default"}}),
-        ),
+            {"scaling": DYNAMIC}, [1, 100, 4000], 16_384, moved=([1, 100, 4000], UNSCALED)),
     },
     "far": {
-        "half-far": ("positions up to 2^31 - 1", {}, FAR),
-        "interleaved-far": ("positions up to 2^31 - 1", PAIRWISE, FAR),
-        "yarn-far": ("YaRN up to position 2^31 - 1", {"scaling": YARN}, FAR),
-        "half-farther": ("positions up to ten million", {}, FARTHER),
-        "half-theta-5e5-farther": (
-            "positions up to ten million (Llama 3)", {"theta": 5e5}, FARTHER
-        ),
-        "llama3-farther": (
-            "Llama 3.1's rule, up to ten million", {"theta": 5e5, "scaling": LLAMA3}, FARTHER
-        ),
+        "half-far": Case("positions up to 2^31 - 1", {}, FAR),
+        "interleaved-far": Case("positions up to 2^31 - 1", PAIRWISE, FAR),
+        "yarn-far": scaled("YaRN up to position 2^31 - 1", YARN, FAR),
+        "half-farther": Case("positions up to ten million", {}, FARTHER),
+        "half-theta-5e5-farther": Case(
+            "positions up to ten million (Llama 3)", {"theta": 5e5}, FARTHER),
+        "llama3-farther": scaled(
+            "Llama 3.1's rule, up to ten million", LLAMA3, FARTHER, theta=5e5),
     },
 }  # fmt: skip
 
@@ -294,7 +240,4 @@ def _models() -> dict[str, Case]:
     return cases
 
 
-CASES: dict[str, dict[str, Case]] = {
-    area: {name: case if isinstance(case, Case) else Case(*case) for name, case in cases.items()}
-    for area, cases in _BY_AREA.items()
-} | {"models": _models()}
+CASES["models"] = _models()

@@ -6,7 +6,8 @@ frequencies and the attention factor, level 2 cos and sin, level 3 rotated vecto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import mpmath
@@ -36,41 +37,56 @@ class Levels(NamedTuple):
     """The numbers of a rope at positions.
 
     frequencies: (R/2,), radians per position. factor: of cos and sin. cos, sin: (S, R/2), with the
-    factor. angles: (S, R/2). rotate: see `rotated`.
+    factor. rotate: see `rotated`.
     """
 
     frequencies: list[Any]
     factor: Any
-    angles: list[list[Any]]
     cos: list[list[Any]]
     sin: list[list[Any]]
 
 
-def levels(rope: Rope, positions: Sequence[Any], length: int | None) -> Levels:
-    """Return the first two levels. positions: of each token, a list of them for several axes."""
-    found, factor = frequencies(rope, length), mpf(rope["amplitude"])
-    factor *= attention_factor(rope["scaling"], length)
+def levels(
+    rope: Rope,
+    positions: Sequence[Any],
+    length: int | None,
+    own: list[Any] | None = None,
+    angle: Callable[[Any, Any], Any] = operator.mul,
+) -> Levels:
+    """Return the first two levels. positions: of each token, a list of them for several axes.
+
+    own: frequencies in place of the rope's. angle: of a position and a frequency.
+    """
+    found = frequencies(rope, length) if own is None else own
+    factor = mpf(rope["amplitude"]) * attention_factor(rope["scaling"], length)
     axes = [0] * len(found) if rope["axes"] is None else [axis for axis, _, _ in rope["axes"]]
     angles = []
     for position in positions:
         at = position if isinstance(position, (list, tuple)) else [position]
-        angles.append([mpf(at[axis]) * f for axis, f in zip(axes, found, strict=True)])
+        angles.append([angle(mpf(at[axis]), f) for axis, f in zip(axes, found, strict=True)])
     cos = [[factor * mpmath.cos(a) for a in row] for row in angles]
     sin = [[factor * mpmath.sin(a) for a in row] for row in angles]
-    return Levels(found, factor, angles, cos, sin)
+    return Levels(found, factor, cos, sin)
 
 
-def rotated(rope: Rope, found: Levels, vectors: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return vectors (S, D) rotated: (x1, x2) becomes (x1·cos - x2·sin, x2·cos + x1·sin).
+def turn(a: Any, b: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
+    """Return a pair rotated. Source: RoFormer, arXiv 2104.09864, eq. 34."""
+    return a * cos - b * sin, b * cos + a * sin
 
-    Source: RoFormer, arXiv 2104.09864, eq. 34.
-    """
+
+def rotated(
+    rope: Rope,
+    found: Levels,
+    vectors: Sequence[Sequence[Any]],
+    turn: Callable[[Any, Any, Any, Any], tuple[Any, Any]] = turn,
+) -> list[list[Any]]:
+    """Return vectors (S, D) with each pair turned."""
     reads, writes = places(rope, rope["pairing"]), places(rope, rope["write_pairing"])
     result = []
     for x, cos, sin in zip(vectors, found.cos, found.sin, strict=True):
         y = [mpf(value) for value in x]
         for (a, b), (c, d), co, si in zip(reads, writes, cos, sin, strict=True):
-            y[c], y[d] = x[a] * co - x[b] * si, x[b] * co + x[a] * si
+            y[c], y[d] = turn(x[a], x[b], co, si)
         result.append(y)
     return result
 

@@ -1,4 +1,4 @@
-"""Write the vectors: `python conformance/generate.py`. It takes mpmath, and nothing of ropewalk.
+"""Write the vectors: `python conformance/generate.py`. It takes mpmath and NumPy, not ropewalk.
 
 vectors/AREA.json is for programs, vectors/AREA.txt the same for code without a JSON parser.
 """
@@ -12,19 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import mpmath
+import numpy as np
 from cases import CASES, Case
-from formulas import DIGITS, Levels, levels, places, rotated
-from mpmath import mpf
-from traps import Rows, results, traps
+from formulas import DIGITS, Levels, levels, rotated
+from run import LEVELS, VERSION, bounds, error
+from traps import Asked, traps
 
 HOME = Path(__file__).parent
-VERSION = 1
+FIELDS = tuple(field for fields in LEVELS.values() for field in fields)
 SEEDS = {"q": (5, 3), "k": (11, 6)}
-#: How far a right result may be off. See README.md; the runners have the same numbers.
-FREQUENCIES, TABLES, PRODUCT = mpf("4e-6"), mpf("1e-6"), mpf(8) / 2**24
-ROUNDING = {"float32": mpf(2) ** -22, "bfloat16": mpf(2) ** -7, "float16": mpf(2) ** -10}
-FIELDS = ("inverse_frequencies", "attention_factor", "cos", "sin", "rotated_q", "rotated_k")
-LEVELS = (FIELDS[:2], FIELDS[2:4], FIELDS[4:])
 #: What is asked of models, whose vectors are large; the others are in the other areas.
 OF_MODELS = {
     "pairing", "theta", "rule-ignored", "amplitude", "rotary-part", "partial-ignored",
@@ -35,98 +31,63 @@ OF_MODELS = {
 
 def vector(area: str, name: str, case: Case) -> dict[str, Any]:
     """Return one vector: the inputs of a case, the right numbers and those of mistakes."""
-    rope, at = case.rope, case.positions
+    rope, at, before = case.rope, case.positions, None
     if rope["axes"] is not None:
         at = [list(position) for position in zip(*case.positions, strict=True)]
+    if case.moved is not None:
+        before = case.moved[0], rope | case.moved[1]
     heads = {n: _head(rope["head_dim"], len(at), *seed) for n, seed in SEEDS.items()}
-    q = [] if case.moved else heads["q"]
-    k = [] if case.model else heads["k"]
+    q, k = [] if before else heads["q"], [] if case.model else heads["k"]
+    asked = Asked(rope, at, case.length, q, k, before)
     with mpmath.workdps(DIGITS):
-        right = levels(rope, at, case.length)
-        answer, cached = results(rope, right, q, k), None
+        right = asked.right()
+        answer = asked.of(right)
+        cached = None if before is None else {"positions": before[0], "rope": before[1]}
         fields: dict[str, Any] = {"name": name, "area": area, "what": case.what}
         fields |= {"rope": rope, "order": case.axes}
         fields |= {"length": case.length, "dtype": case.dtype, "config": None, "layer": None}
         fields |= {key: case.model[key] for key in ("config", "layer") if case.model}
-        fields |= {"positions": case.positions, "q": q, "k": k}
-        if case.moved is not None:
-            before = rope | case.moved[1]
-            cached = {"positions": case.moved[0], "rope": before}
-            fields["k"] = _exact(rotated(before, levels(before, case.moved[0], case.length), k))
+        fields |= {"positions": case.positions, "q": q, "k": k, "cached": cached}
+        if before is not None:
+            old = rotated(before[1], levels(before[1], before[0], case.length), k)
+            fields["k"] = _digits(old)
             answer = {"rotated_k": answer["rotated_k"]}
-        fields["cached"] = cached
-        fields |= {key: _exact(answer.get(key, [])) for key in FIELDS}
-        fields["traps"] = _separate(case, at, right, answer, q, k)
+        fields |= {key: _digits(answer.get(key, [])) for key in FIELDS}
+        fields["traps"] = _separate(fields, asked, right, answer)
         return fields
 
 
 def _separate(
-    case: Case, at: Any, right: Levels, answer: dict[str, Any], q: Rows, k: Rows
+    fields: dict[str, Any], asked: Asked, right: Levels, answer: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Return the mistakes whose results can be told from the right ones and from each other's."""
     kept: dict[str, dict[str, Any]] = {}
-    for name, found in traps(case, at, right, q, k):
-        if name in kept or (case.model and name not in OF_MODELS):
+    of_model, limits = fields["area"] == "models", bounds(fields, angles=True)
+    for name, found in traps(asked, right):
+        if name in kept or (of_model and name not in OF_MODELS):
             continue
         own: dict[str, Any] = {}
-        for level in LEVELS:
+        for level in LEVELS.values():
             given = {f: found[f] for f in level if found.get(f) and answer.get(f)}
-            if any(len([*_flat(given[f])]) != len([*_flat(answer[f])]) for f in given):
+            if any(np.shape(given[f]) != np.shape(answer[f]) for f in given):
                 continue  # another number of pairs
             others = [answer, *(each for each in kept.values() if set(each) & set(given))]
-            if given and all(distance(case, right, given, each, q, k) > 2 for each in others):
+            if given and all(error(given, each, limits) > 2 for each in others):
                 own |= given
         if own:
             kept[name] = own
     # Keys rotate as queries do; and tables of wide heads would be most of the file.
-    left_out = {"rotated_k"} if q else set()
-    left_out |= {"cos", "sin"} if case.model else set()
+    left_out = {"rotated_k"} if asked.q else set()
+    left_out |= {"cos", "sin"} if of_model else set()
     return {
         name: {
-            f: _exact(own[f]) if f == "inverse_frequencies" else _short(own[f])
+            f: _digits(own[f], 20 if f == "inverse_frequencies" else 8)
             for f in own
             if f not in left_out
         }
         for name, own in kept.items()
         if set(own) - left_out
     }
-
-
-def distance(case: Case, right: Levels, one: Any, two: Any, q: Rows, k: Rows) -> float:
-    """Return how far apart two results are, in units of what float32 angles may be off."""
-    limits = bounds(case, right, q, k)
-    apart = [0.0]
-    for field in set(one) & set(two):
-        three = zip(_flat(one[field]), _flat(two[field]), _flat(limits[field]), strict=True)
-        apart += [float(abs(mpf(a) - mpf(b)) / limit) for a, b, limit in three]
-    return max(apart)
-
-
-def bounds(case: Case, right: Levels, q: Rows, k: Rows, *, angles: bool = True) -> dict[str, Any]:
-    """Return how far each number may be off; angles: whether they may be products in float32."""
-    rope, factor = case.rope, abs(right.factor)
-    off = [
-        [factor * (TABLES + (min(2, PRODUCT * abs(a)) if angles else 0)) for a in row]
-        for row in right.angles
-    ]
-    limits: dict[str, Any] = {
-        "inverse_frequencies": [FREQUENCIES * abs(f) + mpf("1e-30") for f in right.frequencies],
-        "attention_factor": FREQUENCIES * factor,
-        "cos": off,
-        "sin": off,
-    }
-    for name, vectors in (("rotated_q", q), ("rotated_k", k)):
-        rows = []
-        for x, row in zip(vectors, off, strict=False):
-            limit = [ROUNDING[case.dtype] * abs(mpf(value)) + mpf("1e-6") for value in x]
-            for (a, b), (c, d), each in zip(
-                places(rope, rope["pairing"]), places(rope, rope["write_pairing"]), row, strict=True
-            ):
-                size = abs(mpf(x[a])) + abs(mpf(x[b]))
-                limit[c] = limit[d] = size * (each + ROUNDING[case.dtype] * factor)
-            rows.append(limit)
-        limits[name] = rows
-    return limits
 
 
 def _head(head_dim: int, tokens: int, step: int, first: int) -> list[list[float]]:
@@ -148,17 +109,11 @@ def _flat(values: Any) -> Iterator[Any]:
         yield values
 
 
-def _exact(values: Any) -> Any:
-    """Return numbers with 20 digits."""
+def _digits(values: Any, digits: int = 20) -> Any:
+    """Return numbers with so many digits."""
     if isinstance(values, list):
-        return [_exact(value) for value in values]
-    return None if values is None else _Number(values, 20)
-
-
-def _short(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_short(value) for value in values]
-    return _Number(values, 8)
+        return [_digits(value, digits) for value in values]
+    return None if values is None else _Number(values, digits)
 
 
 class _Number(float):
