@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import subprocess
 import sys
 import venv
@@ -19,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from common import markdown_table, shown, write_pictures
+from common import markdown_table
 
 from ropewalk.figures.drawing import Scheme
-from ropewalk.figures.picture import Picture
+from ropewalk.figures.picture import Picture, picture_html
 from ropewalk.files import write_bytes
 
 if TYPE_CHECKING:
@@ -146,43 +147,48 @@ FILLS = {  # a cell's fill and ink, apart in lightness too, so that they print i
 }
 
 
-def state(found: Counter[str]) -> str | None:
-    """Return which fill a cell has; None if nothing was asked."""
+def state(found: Counter[str]) -> str:
+    """Return which fill a cell has."""
     right, by_float32, wrong = FILLS
-    if not found:
-        return None
     return wrong if found["invalid"] else by_float32 if found["acceptable"] else right
 
 
 def picture(found: dict[str, Records]) -> Picture:
-    """Draw libraries by areas, each cell with its right results of those asked."""
+    """Draw libraries by areas, each cell with its right results of those asked.
+
+    On a phone, which has no room for them, a cell has the number of wrong results, if any.
+    """
 
     def draw(scheme: Scheme) -> Figure:
         from matplotlib.patches import Patch, Rectangle
 
-        figure = scheme.blank(9.2, 0.9 + 0.34 * len(found))
-        figure.set_layout_engine("none")
-        axes = figure.add_axes((0.2, 0.1, 0.79, 0.82), xlim=(0, len(AREAS)), ylim=(len(found), 0))
-        axes.set_facecolor(scheme.page)
+        phone = scheme.widest < 9
+        figure = scheme.blank(9.2, (2.2 if phone else 0.9) + 0.34 * len(found))
+        axes = figure.subplots()
+        axes.set(xlim=(0, len(AREAS)), ylim=(len(found), 0), facecolor=scheme.page)
         for row, records in enumerate(found.values()):
             for column, area in enumerate(AREAS):
-                of_area = counts(records, area)
-                kind = state(of_area)
-                fill, ink = FILLS[kind] if kind else (scheme.page, scheme.soft)
+                n = counts(records, area)
+                fill, ink = FILLS[state(n)] if n else (scheme.page, scheme.soft)
                 axes.add_patch(Rectangle((column + 0.02, row + 0.05), 0.96, 0.9, color=fill, lw=0))
-                text = cell(of_area).strip("*").partition(" ")[0]
-                axes.text(
-                    column + 0.5, row + 0.52, text, color=ink, size=8, ha="center", va="center"
-                )
-        axes.set_xticks([i + 0.5 for i in range(len(AREAS))], AREAS, size=8, color=scheme.ink)
-        axes.set_yticks([i + 0.5 for i in range(len(found))], list(found), size=8, color=scheme.ink)
-        axes.xaxis.tick_top()
-        axes.tick_params(length=0)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        keys = [Patch(color=fill, label=name) for name, (fill, _) in FILLS.items()]
-        figure.legend(handles=keys, loc="lower center", ncols=3, frameon=False, fontsize=8,
-                      labelcolor=scheme.ink)  # fmt: skip
+                text = cell(n).strip("*").partition(" ")[0]
+                if phone and n:
+                    text = str(n["invalid"] or "")
+                where = column + 0.5, row + 0.52
+                axes.text(*where, text, color=ink, size=8, ha="center", va="center")
+        middles = [i + 0.5 for i in range(max(len(found), len(AREAS)))]
+        turned = {"rotation": 90} if phone else {}
+        axes.set_xticks(middles[: len(AREAS)], AREAS, **turned)
+        axes.set_yticks(middles[: len(found)], list(found))
+        axes.tick_params(length=0, labelsize=8, labelcolor=scheme.ink, top=False, bottom=False,
+                         labeltop=True, labelbottom=False)  # fmt: skip
+        axes.spines[:].set_visible(False)
+        labels = list(FILLS)
+        labels[-1] += " (how many are wrong)" if phone else ""
+        keys = [Patch(color=fill, label=label)
+                for (fill, _), label in zip(FILLS.values(), labels, strict=True)]  # fmt: skip
+        figure.legend(handles=keys, loc="outside lower center", ncols=1 if phone else 3,
+                      frameon=False, fontsize=8, labelcolor=scheme.ink)  # fmt: skip
         return figure
 
     told = []
@@ -234,13 +240,22 @@ def page() -> None:
         if lines := explained(name, records, reasons):
             failures += [f"### {name}", "", *lines, ""]
     drawn = picture(found)
-    write_pictures(HOME, {"scoreboard": drawn})
-    parts = [TITLE, shown("scoreboard", drawn), HOW, markdown_table(["library", *AREAS], rows)]
+    for name, content in drawn.both("scoreboard", narrow=True).items():
+        write_bytes(HOME / name, content)
+    short = drawn.alt.partition(". ")[0]  # the table beside it has the numbers
     reports = sorted((HOME / "reports").glob("*.md"))
     titles = [path.read_text("utf-8").partition("\n")[0].strip("# ") for path in reports]
     listed = [f"- [{t}](reports/{p.name})" for t, p in zip(titles, reports, strict=True)]
-    parts += [REASONS, "\n".join(failures).rstrip(), REPORTS, "\n".join(listed)]
+    parts = [
+        TITLE, picture_html("scoreboard", "svg", short, narrow=True), HOW,
+        markdown_table(["library", *AREAS], rows), REASONS, "\n".join(failures).rstrip(),
+        REPORTS, "\n".join(listed),
+    ]  # fmt: skip
     write_bytes(HOME / "README.md", ("\n\n".join(parts) + "\n").encode())
+    front = ROOT / "README.md"
+    html = picture_html("results/conformance/scoreboard", "svg", drawn.alt, narrow=True)
+    marked = re.compile("(<!-- scoreboard -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    write_bytes(front, marked.sub(rf"\1{html}\2", front.read_text("utf-8")).encode())
     print(HOME / "README.md")
 
 

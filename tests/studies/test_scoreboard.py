@@ -12,16 +12,13 @@ from scripts import load_scripts
 FOUND = {path.stem: path for path in (scoreboard.HOME / "found").glob("*.json")}
 
 
-def test_the_page_is_that_of_the_results(tmp_path, monkeypatch):
+def test_the_pages_and_pictures_are_those_of_the_results(monkeypatch):
     pytest.importorskip("matplotlib")
-    before = (scoreboard.HOME / "README.md").read_text("utf-8")
     written = {}
-    monkeypatch.setattr(
-        scoreboard, "write_bytes", lambda path, data: written.update({path.name: data})
-    )
-    monkeypatch.setattr(scoreboard, "write_pictures", lambda folder, pictures: None)
+    monkeypatch.setattr(scoreboard, "write_bytes", written.__setitem__)
     scoreboard.page()
-    assert written["README.md"].decode() == before
+    assert written == {path: path.read_bytes() for path in written}
+    assert {scoreboard.ROOT / "README.md", scoreboard.HOME / "README.md"} < set(written)
 
 
 def test_ten_libraries_were_asked_and_ropewalk_is_right():
