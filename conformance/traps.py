@@ -46,7 +46,7 @@ class Asked(NamedTuple):
         names = ("inverse_frequencies", "attention_factor", "cos", "sin")
         return dict(zip(names, found, strict=True)) | turned
 
-    def other(self, at: list[Any] | None = None, **changes: Any) -> Found:
+    def other(self, changes: Rope, at: list[Any] | None = None) -> Found:
         """Return all levels of another rope, or at other positions."""
         rope = self.rope | changes
         return self.of(levels(rope, at or self.at, self.length), rope)
@@ -67,17 +67,17 @@ def traps(asked: Asked, right: Levels) -> Iterator[tuple[str, Found]]:
     if asked.cached is not None:
         yield from _of_moved_keys(asked, right, *asked.cached)
         return
-    flipped = {name: OTHER_PAIRING[rope[name]] for name in ("pairing", "write_pairing")}
-    if rope["pairing"] != rope["write_pairing"]:
-        flipped = dict.fromkeys(flipped, rope["pairing"])
-    yield "pairing", asked.other(**flipped)
-    yield "wrong-sign", asked.other(reverse=not rope["reverse"])
-    yield "theta", asked.other(theta=10_000.0 if rope["theta"] != 10_000.0 else 500_000.0)
-    yield "wrong-exponent", asked.other(axes=_halved_exponents(rope))
+    flipped = rope["pairing"]
+    if flipped == rope["write_pairing"]:
+        flipped = OTHER_PAIRING[flipped]
+    yield "pairing", asked.other({"pairing": flipped, "write_pairing": flipped})
+    yield "wrong-sign", asked.other({"reverse": not rope["reverse"]})
+    yield "theta", asked.other({"theta": 10_000.0 if rope["theta"] != 10_000.0 else 500_000.0})
+    yield "wrong-exponent", asked.other({"axes": _halved_exponents(rope)})
     plain = frequencies(rope | {"scaling": DEFAULT}, length)
     changed = list(zip(right.frequencies, plain, strict=True))
     if rope["scaling"] != DEFAULT:
-        yield "rule-ignored", asked.other(scaling=DEFAULT)
+        yield "rule-ignored", asked.other({"scaling": DEFAULT})
         yield (
             "rule-applied-twice",
             asked.of(levels(rope, at, length, [f * f / p for f, p in changed])),
@@ -90,12 +90,12 @@ def traps(asked: Asked, right: Levels) -> Iterator[tuple[str, Found]]:
         backwards = [p * (1 + slowest - f / p) for f, p in changed]
         yield "frequencies", asked.of(levels(rope, at, length, backwards))
     if rope["axes"] is not None and len(at[0]) > 1:
-        yield "frequencies", asked.other([row[::-1] for row in at])
+        yield "frequencies", asked.other({}, [row[::-1] for row in at])
     if rope["rotary_dim"] < rope["head_dim"]:
         last = rope["head_dim"] - rope["rotary_dim"]
-        yield "rotary-part", asked.other(start=0 if rope["start"] else last)
+        yield "rotary-part", asked.other({"start": 0 if rope["start"] else last})
         if rope["axes"] is None and rope["scaling"] == DEFAULT:
-            yield "partial-ignored", asked.other(rotary_dim=rope["head_dim"], start=0)
+            yield "partial-ignored", asked.other({"rotary_dim": rope["head_dim"], "start": 0})
     yield from _of_positions(asked)
     coarse = [bfloat16(f) for f in right.frequencies]
     rounded = levels(rope, at, length, coarse, lambda p, f: bfloat16(bfloat16(p) * f))
@@ -118,14 +118,15 @@ def _halved_exponents(rope: Rope) -> list[list[int]]:
 
 def _of_positions(asked: Asked) -> Iterator[tuple[str, Found]]:
     """Yield what code gives that reads its table from the first row."""
-    at, rows = asked.at, list(range(len(asked.at)))
+    at = asked.at
+    rows: list[Any] = list(range(len(at)))
     if isinstance(at[0], list):
         rows = [[i] * len(at[0]) for i in rows]
     elif at[0] and at == [at[0] + i for i in rows]:
-        yield "offset-ignored", asked.other(rows)
+        yield "offset-ignored", asked.other({}, rows)
         return
     if at != rows:
-        yield "positions-ignored", asked.other(rows)
+        yield "positions-ignored", asked.other({}, rows)
 
 
 def _coarse(found: Levels) -> list[Rows]:
