@@ -10,6 +10,7 @@ from ropewalk.figures.encoding_pictures import (
     position_similarity,
     position_vectors,
 )
+from ropewalk.figures.head_pictures import head_by_pair
 from ropewalk.figures.loss_pictures import loss_by_context, loss_curves
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import Curve, Outcome
@@ -27,6 +28,7 @@ __all__ = [
     "corkscrew",
     "cos_sin_tables",
     "frequency_usage",
+    "head_by_pair",
     "loss_by_context",
     "loss_curves",
     "moved_together",

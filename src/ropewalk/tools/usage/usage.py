@@ -14,7 +14,6 @@ from torch.nn.functional import cross_entropy, pad
 from ropewalk.bootstrap import ratio_interval
 from ropewalk.checks import check_number, shown
 from ropewalk.machine import check_fits
-from ropewalk.model import LanguageModel
 from ropewalk.tools.live_model import check_finite, check_ids, preserved
 from ropewalk.tools.usage.head_usage import (
     Attending,
@@ -25,7 +24,13 @@ from ropewalk.tools.usage.head_usage import (
     pair_squares,
     without_rotation,
 )
-from ropewalk.tools.usage.usage_models import OwnModel, Role, TransformersModel, is_transformers
+from ropewalk.tools.usage.usage_models import (
+    Attended,
+    OwnModel,
+    Role,
+    TransformersModel,
+    subject_of,
+)
 
 BLOCK = 32  # predicted tokens that are drawn together, because neighbors are alike
 LEAST_BLOCKS = 10  # fewer give intervals that are too narrow
@@ -75,13 +80,14 @@ def measure_layers(
         return after
 
     length = tokens.shape[1]
+
+    def see(layer: int, attended: Attended) -> None:
+        if layer in ropes:
+            attending.setdefault(layer, Attending(length, causal)).add(attended.weights)
+
     for batch in tokens.split(_batch(subject, length, attention=True)):
         with subject.visiting(record):
-            maps = subject.maps(batch)
-        for layer in ropes:
-            probabilities = maps[layer]
-            if probabilities is not None:
-                attending.setdefault(layer, Attending(length, causal)).add(probabilities)
+            subject.attend(batch, see)
     missing = [layer for layer in ropes if (layer, "q") not in squares]
     if missing:
         raise ValueError(
@@ -224,16 +230,7 @@ def usage(
     tokens = _rows(tokens)
     fractions = _checked(fractions)
     rows, length = tokens.shape
-    subject: Model
-    if isinstance(model, LanguageModel):
-        subject = OwnModel(model)
-    elif is_transformers(model):
-        subject = TransformersModel(model, length)
-    else:
-        raise TypeError(
-            f"model must be a LanguageModel of ropewalk or a causal language model of "
-            f"transformers, got {type(model).__name__}"
-        )
+    subject = subject_of(model, length)
     check_ids("tokens", tokens, subject.vocabulary)
     if targets is not None:
         targets = _checked_targets(targets, tokens, subject.vocabulary)

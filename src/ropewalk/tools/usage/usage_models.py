@@ -1,20 +1,29 @@
-"""Rotation in ropewalk's own models and in those of transformers, seen and replaced in a run."""
+"""Rotation and attention in ropewalk's own models and in those of transformers, seen in a run.
+
+A rotation may be replaced meanwhile.
+"""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Literal
 from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
+from ropewalk.checks import ArgumentNeededError
 from ropewalk.encodings import AttentionEncoding, Placement
 from ropewalk.encodings.rotary import RotarySite
 from ropewalk.model import Attention, LanguageModel
+from ropewalk.rotary.layer_spec import LayerSpec
 from ropewalk.rotary.learned import LearnedRotaryEmbedding
 from ropewalk.rotary.model_spec import ModelSpec
 from ropewalk.tools.live_model import Part, preserved, replaced, rotating_parts
@@ -25,6 +34,28 @@ Role = Literal["q", "k"]
 Visit = Callable[[int, Role, Tensor, Tensor], Tensor]
 """Called with a layer, "q" or "k", and vectors (B, H, S, D) before and after rotation; what it
 returns takes the place of the rotated vectors."""
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What the attention of one layer computed from, and its probabilities.
+
+    q: `(B, H, S, C)`, k: `(B, K, S, C)`, as they enter the product. Scores are q · k · scale, then
+    `cap` · tanh(score / cap) if there is a cap, then plus `mask`, broadcast to `(B, H, S, S)`.
+    sinks: `(H,)`, logits that take part in each softmax without a key, or None.
+    """
+
+    q: Tensor
+    k: Tensor
+    scale: float
+    cap: float | None
+    mask: Tensor | None
+    sinks: Tensor | None
+    weights: Tensor
+
+
+See = Callable[[int, Attended], None]
+"""Called with a layer and its attention."""
 
 
 @contextmanager
@@ -80,9 +111,22 @@ class OwnModel:
         """Return a context in which `visit` sees queries and keys."""
         return visiting_attention(self.model, visit)
 
-    def maps(self, tokens: Tensor) -> list[Tensor | None]:
-        """Return the attention probabilities `(B, H, S, S)` of each layer."""
-        return list(self.model.attention_maps(tokens))
+    def attend(self, tokens: Tensor, see: See) -> None:
+        """Run on tokens `(B, S)`, and show each layer's attention."""
+        rotated: dict[tuple[int, Role], Tensor] = {}
+
+        def record(layer: int, role: Role, before: Tensor, after: Tensor) -> Tensor:
+            rotated[layer, role] = after
+            return after
+
+        with self.visiting(record):
+            maps = self.model.attention_maps(tokens)
+        for layer, weights in enumerate(maps):
+            q, k = rotated[layer, "q"], rotated[layer, "k"]
+            mask = None
+            if self.causal:
+                mask = torch.full(weights.shape[-2:], -torch.inf, device=q.device).triu(1)
+            see(layer, Attended(q, k, q.shape[-1] ** -0.5, None, mask, None, weights))
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Return scores `(B, S, V)` of the next token."""
@@ -109,24 +153,32 @@ KEY_FIRST = ("tensor", "sin", "cos")  # GPT-J and CodeGen rotate keys, then quer
 
 
 class TransformersModel:
-    """A causal language model of transformers: its ropes, its rotation, attention and logits.
+    """A language model of transformers: its ropes, its rotation, attention and logits.
 
     length: of the sequences that it will read, for rules that depend on it. Raises ValueError if
-    the config has no rope for text.
+    the config has no rope for text, unless `needs_rope` is False.
     """
 
-    def __init__(self, model: Any, length: int) -> None:
+    def __init__(self, model: Any, length: int, *, needs_rope: bool = True) -> None:
         self.model, self.length = model, length
-        spec = ModelSpec.from_config(model.config)
-        if not any(layer.rope for layer in spec.stacks.get("text", ())):
+        config = model.config.get_text_config()
+        layers = [LayerSpec(None)] * int(getattr(config, "num_hidden_layers", 0) or 0)
+        try:
+            stacks = ModelSpec.from_config(model.config).stacks
+        except ArgumentNeededError:  # no rope that is known
+            if needs_rope:
+                raise
+        else:
+            layers = list(stacks.get("text", layers))
+        if needs_rope and not any(layer.rope for layer in layers):
             raise ValueError(
                 f"model must have a text stack with a rope, got {type(model).__name__}"
             )
         self.ropes: tuple[Rope | None, ...] = tuple(
-            None if layer.rope is None else Rope(layer.rope, length) for layer in spec.layers
+            None if layer.rope is None else Rope(layer.rope, length) for layer in layers
         )
-        self.layer_types = tuple(layer.layer_type for layer in spec.layers)
-        self.heads = int(getattr(model.config.get_text_config(), "num_attention_heads", 0) or 64)
+        self.layer_types = tuple(layer.layer_type for layer in layers)
+        self.heads = int(getattr(config, "num_attention_heads", 0) or 64)
         embeddings = model.get_input_embeddings()
         self.vocabulary = int(embeddings.num_embeddings)
         self.device: torch.device = embeddings.weight.device
@@ -147,31 +199,39 @@ class TransformersModel:
         running = _Running()
         parts = [part for part in rotating_parts(self.model) if not part.makes_tables]
         with ExitStack() as stack:
-            for number, layer in self._layers():
-                hook = layer.register_forward_pre_hook(partial(running.enter, number))
-                stack.callback(hook.remove)
-            for name, module in self.model.named_modules():
-                if "indexer" in name.rpartition(".")[2].lower():  # of sparse attention
-                    before = module.register_forward_pre_hook(partial(running.pause, 1))
-                    stack.callback(before.remove)
-                    stack.callback(module.register_forward_hook(partial(running.pause, -1)).remove)
+            self._follow(running, stack)
             stack.enter_context(replaced([(p, self._visited(p, visit, running)) for p in parts]))
             yield
 
-    def maps(self, tokens: Tensor) -> list[Tensor | None]:
-        """Return the attention probabilities `(B, H, S, S)` of each layer, None if not known."""
-        with _eager(self.model):
-            returned = getattr(self._run(tokens, output_attentions=True), "attentions", None) or ()
-        shape = (len(tokens), self.length, self.length)
-        layers = list(range(len(self.ropes)))
-        if len(returned) != len(layers):
-            layers = [layer for layer in layers if self.ropes[layer] is not None]
-        maps: list[Tensor | None] = [None] * len(self.ropes)
-        if len(returned) == len(layers):
-            for layer, x in zip(layers, returned, strict=True):
-                if isinstance(x, Tensor) and (x.ndim, *x.shape[:1], *x.shape[2:]) == (4, *shape):
-                    maps[layer] = x
-        return maps
+    def _follow(self, running: _Running, stack: ExitStack) -> None:
+        """Let `running` know which layer runs, until the stack is closed."""
+        for number, layer in self._layers():
+            hook = layer.register_forward_pre_hook(partial(running.enter, number))
+            stack.callback(hook.remove)
+        for name, module in self.model.named_modules():
+            if "indexer" in name.rpartition(".")[2].lower():  # of sparse attention
+                before = module.register_forward_pre_hook(partial(running.pause, 1))
+                stack.callback(before.remove)
+                stack.callback(module.register_forward_hook(partial(running.pause, -1)).remove)
+
+    def attend(self, tokens: Tensor, see: See) -> None:
+        """Run on tokens `(B, S)`, and show the first attention of each layer among all tokens."""
+        running, seen = _Running(), set[int]()
+
+        def show(attended: Attended) -> None:
+            layer, B, S = running.layer, *tokens.shape
+            shapes = attended.q.shape[2], *attended.weights.shape[2:]
+            if layer is None or running.busy or layer in seen or shapes != (S, S, S):
+                return
+            if len(attended.q) == B:
+                seen.add(layer)
+                see(layer, attended)
+
+        with ExitStack() as stack:
+            self._follow(running, stack)
+            stack.enter_context(_eager(self.model))
+            stack.enter_context(_showing(self.model, show, tokens))
+            self._run(tokens)
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Return scores `(B, S, V)` of the next token."""
@@ -302,6 +362,109 @@ def _eager(model: nn.Module) -> Iterator[None]:
             stack.enter_context(mock.patch.dict(vars(config), {name: "eager"}))
         stack.enter_context(preserved(model))
         yield
+
+
+@contextmanager
+def _showing(model: nn.Module, show: Callable[[Attended], None], tokens: Tensor) -> Iterator[None]:
+    """Context in which `show` gets each attention that transformers' plain code computes."""
+    own = _OwnAttention(show, tokens)
+
+    def shown(original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def attend(
+            module: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
+        ) -> Any:
+            own.busy = True
+            try:
+                output, weights = original(module, query, key, value, *args, **kwargs)
+            finally:
+                own.busy = False
+            given = inspect.signature(original).bind(module, query, key, value, *args, **kwargs)
+            given.apply_defaults()
+            named = {**given.arguments, **given.arguments.get("kwargs", {})}
+            scale, sinks = named.get("scaling"), named.get("s_aux", getattr(module, "sinks", None))
+            show(
+                Attended(
+                    query,
+                    key,
+                    query.shape[-1] ** -0.5 if scale is None else float(scale),
+                    named.get("softcap"),
+                    named.get("attention_mask"),
+                    sinks,
+                    weights,
+                )
+            )
+            return output, weights
+
+        return attend
+
+    sources = {sys.modules.get(cls.__module__) for m in model.modules() for cls in type(m).__mro__}
+    with ExitStack() as stack:
+        for source in sources:
+            original = vars(source).get(EAGER) if source is not None else None
+            if original is not None:
+                stack.enter_context(mock.patch.object(source, EAGER, shown(original)))
+        stack.enter_context(own)
+        yield
+
+
+EAGER = "eager_attention_forward"
+
+
+class _OwnAttention(TorchFunctionMode):
+    """Shows attention in classes that call torch themselves, such as GPT-J's.
+
+    It is a product of queries and keys, divided by the root of their size, and then a softmax.
+    Where only the softmax is seen, the logarithms of its weights stand for the scores.
+    """
+
+    def __init__(self, show: Callable[[Attended], None], tokens: Tensor) -> None:
+        super().__init__()
+        self._show, (self._rows, self._length) = show, tokens.shape
+        self._product: tuple[Tensor, Tensor] | None = None
+        self.busy = False  # in a function whose attention is shown already
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.busy or not isinstance(result, Tensor) or result.ndim < 3:
+            return result
+        if result.shape[-2:] != (self._length, self._length):
+            return result
+        if func in PRODUCTS:
+            self._product = args[-2], args[-1].transpose(-1, -2)
+        elif func in SOFTMAXES:
+            weights = result.reshape(self._rows, -1, *result.shape[-2:])
+            mask = torch.zeros_like(weights).masked_fill(weights == 0, -torch.inf)
+            logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+            scale = 1.0 if self._product is None else self._product[0].shape[-1] ** -0.5
+            product = self._product or (logs, torch.eye(self._length).expand_as(logs))
+            q, k = (x.reshape(self._rows, -1, *x.shape[-2:]) for x in product)
+            self._product = None
+            self._show(Attended(q, k, scale, None, mask, None, weights))
+        return result
+
+
+PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.baddbmm)
+SOFTMAXES = (functional.softmax, torch.softmax, Tensor.softmax)
+
+
+def subject_of(
+    model: nn.Module, length: int, *, needs_rope: bool = True
+) -> OwnModel | TransformersModel:
+    """Return what runs a model on rows of this many tokens.
+
+    Raises TypeError if it is neither of ropewalk nor of transformers, ValueError without a rope.
+    """
+    if isinstance(model, LanguageModel):
+        return OwnModel(model)
+    if is_transformers(model):
+        return TransformersModel(model, length, needs_rope=needs_rope)
+    raise TypeError(
+        f"model must be a LanguageModel of ropewalk or a language model of transformers, got "
+        f"{type(model).__name__}"
+    )
 
 
 def is_transformers(model: nn.Module) -> bool:

@@ -1,0 +1,222 @@
+"""The scores of a head as sums over rotary pairs, and the attention that follows from them.
+
+Axes: H heads, K key heads, S tokens, C dimensions of q and k, P rotary pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ropewalk.checks import check_int
+from ropewalk.figures.head_pictures import head_by_pair
+from ropewalk.figures.picture import Picture
+from ropewalk.tools.usage.head_usage import Attending, Head, Rope, split_pairs
+from ropewalk.tools.usage.usage_models import Attended
+
+LEAST_TOKENS = 16  # for what distance explains: eight distances
+MASKED = -1e4  # a mask adds the least number of its dtype, or -inf; float16's is -65,504
+STEPS = 16  # of rounding that weights may be off, for scores of 1
+NO_HEAD = Head(None, None, None, None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerAttention:
+    """The heads of one layer on one text.
+
+    A score is the sum of the contributions of all pairs, of the form |q| |k| cos(angle), and of the
+    dimensions that do not rotate. It includes the scale of the model.
+
+    wavelengths: `(P)`, tokens per full turn, the slowest pair first; inf if it does not rotate.
+    heads: what each head does, as `tools.usage` reports it; `position_share` says how much of the
+        variance of its scores the distance alone explains. All None below 16 tokens.
+    unsplit: why scores are not split, or None. They are then a single part, and if they are not
+        q · k, they are known up to a constant for each query: the logarithms of the weights.
+    q, k: `(H, S, C)` and `(K, S, C)`, float32: two dimensions for each pair, in the order of
+        `wavelengths`, then those that do not rotate. q is times the scale.
+    cap: scores become cap · tanh(score / cap), if not None.
+    sinks: `(H)`, logits that take part in each softmax without a key, or None.
+    visible: `(S, S)`, which keys each query sees.
+    """
+
+    layer: int
+    layer_type: str | None
+    wavelengths: tuple[float, ...]
+    heads: tuple[Head, ...]
+    unsplit: str | None
+    q: Tensor
+    k: Tensor
+    cap: float | None
+    sinks: Tensor | None
+    visible: Tensor
+
+    def contributions(self, head: int, query: int, key: int) -> Tensor:
+        """Return the parts `(P + 1)` of one score, float64; the last one does not rotate.
+
+        Their sum is the score, before a cap. Raises ValueError for a head or token that is not
+        there.
+        """
+        q, k = self._head(head)
+        for name, place in (("query", query), ("key", key)):
+            check_int(name, place, 0)
+            if place >= len(q):
+                raise ValueError(f"{name} must be below {len(q)}, the tokens, got {place}")
+        parts = q[query].double() * k[key].double()
+        pairs = 2 * len(self.wavelengths)
+        return torch.cat([parts[:pairs].view(-1, 2).sum(-1), parts[pairs:].sum()[None]])
+
+    def scores(self, head: int, *, without: range = range(0)) -> Tensor:
+        """Return scores `(S, S)` after a cap; -inf where a query does not see a key.
+
+        without: pairs that are left out, counted from the slowest.
+        """
+        q, k = self._head(head)
+        kept = torch.ones(q.shape[-1], dtype=torch.bool)
+        for pair in without:
+            check_int("without", pair, 0)
+            if pair >= len(self.wavelengths):
+                raise ValueError(
+                    f"without must be pairs below {len(self.wavelengths)}, got {pair} in layer "
+                    f"{self.layer}"
+                )
+            kept[2 * pair : 2 * pair + 2] = False
+        scores = q[:, kept] @ k[:, kept].T
+        if self.cap is not None:
+            scores = self.cap * (scores / self.cap).tanh()
+        return scores.masked_fill(~self.visible, -torch.inf)
+
+    def weights(self, head: int, *, without: range = range(0)) -> Tensor:
+        """Return attention `(S, S)`: the softmax of `scores`. A query without keys has 0."""
+        scores = self.scores(head, without=without)
+        if self.sinks is not None:
+            sink = self.sinks[head].expand(len(scores), 1)
+            scores = torch.cat([scores, sink.to(scores.dtype)], -1)
+        return scores.softmax(-1).nan_to_num(0.0)[:, : len(self.visible)]
+
+    def by_distance(self, head: int, *, without: range = range(0)) -> tuple[Tensor, Tensor]:
+        """Return distances `(N)`, query minus key, and the mean score at each, `(N)`."""
+        scores, visible = self.scores(head, without=without), self.visible
+        at = torch.arange(len(visible))
+        away = (at[:, None] - at)[visible]
+        count = torch.zeros(2 * len(at) - 1, dtype=torch.float64)
+        total = count.index_add(0, away + len(at) - 1, scores[visible].double())
+        count.index_add_(0, away + len(at) - 1, torch.ones(len(away), dtype=torch.float64))
+        seen = count > 0
+        return torch.arange(1 - len(at), len(at))[seen], (total / count)[seen]
+
+    def _head(self, head: int) -> tuple[Tensor, Tensor]:
+        check_int("head", head, 0)
+        if head >= len(self.q):
+            raise ValueError(f"head must be below {len(self.q)}, the heads, got {head}")
+        return self.q[head], self.k[head * len(self.k) // len(self.q)]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelAttention:
+    """The attention of a model to one text, by layer. Layers without attention are left out.
+
+    ids: `(S)`, the tokens. model: the name of its class.
+    """
+
+    model: str
+    ids: Tensor
+    layers: tuple[LayerAttention, ...]
+
+    def positional(self) -> list[tuple[int, int]]:
+        """Return (place in `layers`, head), the head first whose distance explains most."""
+        shares = {
+            (place, head): each.position_share or 0.0
+            for place, layer in enumerate(self.layers)
+            for head, each in enumerate(layer.heads)
+        }
+        return sorted(shares, key=lambda at: -shares[at])
+
+    def picture(
+        self, layer: int, head: int, *, query: int, key: int, without: range = range(0)
+    ) -> Picture:
+        """Return one head: weights, the parts of one score, and mean scores by distance.
+
+        layer: its place in `layers`. without: pairs that are left out of a second line by distance.
+        """
+        found = self.layers[layer]
+        distances, scores = found.by_distance(head)
+        lines = {"all pairs": scores.tolist()}
+        if without:
+            left = f"without pairs {without[0]} to {without[-1]}"
+            lines[left] = found.by_distance(head, without=without)[1].tolist()
+        return head_by_pair(
+            found.weights(head).tolist(),
+            found.wavelengths,
+            found.contributions(head, query, key).tolist(),
+            distances.tolist(),
+            lines,
+            pair_of_tokens=(query, key),
+        )
+
+
+def layer_of(
+    layer: int, layer_type: str | None, rope: Rope | None, attended: Attended
+) -> LayerAttention:
+    """Return a layer's scores, split if they are those that its attention follows from."""
+    q, k, weights = (
+        x.detach()[0].float().cpu() for x in (attended.q, attended.k, attended.weights)
+    )
+    S = weights.shape[-1]
+    unsplit = "the layer has no rope" if rope is None else None
+    wavelengths: tuple[float, ...] = ()
+    if rope is not None and q.shape[-1] != rope.spec.head_dim:
+        unsplit = f"q has {q.shape[-1]} dimensions, and the rope is for {rope.spec.head_dim}"
+    elif rope is not None:
+        q, k = _by_pair(q, rope), _by_pair(k, rope)
+        wavelengths = tuple(rope.wavelengths.flip(0).tolist())
+    mask = attended.mask
+    visible = torch.ones(S, S, dtype=torch.bool)
+    if mask is not None:
+        visible = (mask.detach().expand(1, len(q), S, S)[0, 0] > MASKED).cpu()
+    sinks = None if attended.sinks is None else attended.sinks.detach().float().cpu()
+    parts = q * attended.scale, k, attended.cap, sinks, visible
+    found = LayerAttention(
+        layer, layer_type, wavelengths, _heads(weights, visible), unsplit, *parts
+    )
+    step = torch.finfo(attended.q.dtype).eps
+    for head, right in enumerate(weights):
+        scores = found.scores(head)[visible]
+        bound = STEPS * step * max(1.0, float(scores.abs().max()))
+        if not float((found.weights(head) - right).abs().max()) <= min(0.5, bound):
+            return _unsplit(found, weights)
+    return found
+
+
+def _unsplit(found: LayerAttention, weights: Tensor) -> LayerAttention:
+    """Return a layer whose scores are the logarithms of its weights: one part, without pairs."""
+    smallest = torch.finfo(torch.float32).tiny
+    return LayerAttention(
+        found.layer,
+        found.layer_type,
+        (),
+        found.heads,
+        "the model's attention does not follow from the products of its q and k alone",
+        weights.clamp_min(smallest).log(),
+        torch.eye(weights.shape[-1])[None],
+        None,
+        None,
+        (weights > 0).any(0),
+    )
+
+
+def _by_pair(x: Tensor, rope: Rope) -> Tensor:
+    """Return x `(H, S, C)` with its pairs first, the slowest one leading."""
+    spec = rope.spec
+    pairs = split_pairs(x, spec, spec.write_pairing)[:, :, rope.order.flip(0)]
+    rest = x[..., : spec.start], x[..., spec.start + spec.rotary_dim :]
+    return torch.cat([pairs.flatten(-2), *rest], -1)
+
+
+def _heads(weights: Tensor, visible: Tensor) -> tuple[Head, ...]:
+    if len(visible) < LEAST_TOKENS:
+        return (NO_HEAD,) * len(weights)
+    attending = Attending(len(visible), causal=not bool(visible.triu(1).any()))
+    attending.add(weights[None])
+    return tuple(attending.heads())
