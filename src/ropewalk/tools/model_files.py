@@ -270,14 +270,14 @@ def start_tokens(source: Source) -> Tensor:
     return torch.tensor(ids, dtype=torch.int64)
 
 
-def _tokenizer(source: Source) -> Any:
-    """Return the tokenizer of a model's folder, which cuts and fills up no text."""
-    folder = source.path if source.path.is_dir() else source.path.parent
+def tokenizer_of(folder: Path, name: str) -> Any:
+    """Return the tokenizer in a model's folder, which cuts and fills up no text.
+
+    name: what messages call the argument that named the model. Raises ValueError without one.
+    """
     file = folder / TOKENIZER
     if not file.exists():
-        raise ValueError(
-            f"{source.name} must have a {TOKENIZER} to read a text, got {shown_path(folder)}"
-        )
+        raise ValueError(f"{name} must have a {TOKENIZER} to read a text, got {shown_path(folder)}")
     with needing("reading a text", ImportError):
         from tokenizers import Tokenizer
     content = read_text(file, MOST_TOKENIZER_BYTES)
@@ -285,12 +285,17 @@ def _tokenizer(source: Source) -> Any:
         tokenizer = Tokenizer.from_str(content)
     except Exception as error:  # the library's parser raises various types
         raise ValueError(
-            f"{source.name} must have a {TOKENIZER} that the tokenizers library reads, got "
+            f"{name} must have a {TOKENIZER} that the tokenizers library reads, got "
             f"{shown(str(error), 200)} in {shown_path(file)}"
         ) from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _tokenizer(source: Source) -> Any:
+    folder = source.path if source.path.is_dir() else source.path.parent
+    return tokenizer_of(folder, source.name)
 
 
 def _check_ids(source: Source, ids: list[int]) -> None:

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 
 from ropewalk.checks import check_int
-from ropewalk.figures.head_pictures import head_by_pair
-from ropewalk.figures.picture import Picture
 from ropewalk.tools.usage.head_usage import Attending, Head, Rope, split_pairs
 from ropewalk.tools.usage.usage_models import Attended
 
@@ -58,7 +56,7 @@ class LayerAttention:
         Their sum is the score, before a cap. Raises ValueError for a head or token that is not
         there.
         """
-        q, k = self._head(head)
+        q, k = self.vectors(head)
         for name, place in (("query", query), ("key", key)):
             check_int(name, place, 0)
             if place >= len(q):
@@ -72,7 +70,7 @@ class LayerAttention:
 
         without: pairs that are left out, counted from the slowest.
         """
-        q, k = self._head(head)
+        q, k = self.vectors(head)
         kept = torch.ones(q.shape[-1], dtype=torch.bool)
         for pair in without:
             check_int("without", pair, 0)
@@ -106,7 +104,8 @@ class LayerAttention:
         seen = count > 0
         return torch.arange(1 - len(at), len(at))[seen], (total / count)[seen]
 
-    def _head(self, head: int) -> tuple[Tensor, Tensor]:
+    def vectors(self, head: int) -> tuple[Tensor, Tensor]:
+        """Return q and k `(S, C)` of a head. Raises ValueError if there is no such head."""
         check_int("head", head, 0)
         if head >= len(self.q):
             raise ValueError(f"head must be below {len(self.q)}, the heads, got {head}")
@@ -132,28 +131,6 @@ class ModelAttention:
             for head, each in enumerate(layer.heads)
         }
         return sorted(shares, key=lambda at: -shares[at])
-
-    def picture(
-        self, layer: int, head: int, *, query: int, key: int, without: range = range(0)
-    ) -> Picture:
-        """Return one head: weights, the parts of one score, and mean scores by distance.
-
-        layer: its place in `layers`. without: pairs that are left out of a second line by distance.
-        """
-        found = self.layers[layer]
-        distances, scores = found.by_distance(head)
-        lines = {"all pairs": scores.tolist()}
-        if without:
-            left = f"without pairs {without[0]} to {without[-1]}"
-            lines[left] = found.by_distance(head, without=without)[1].tolist()
-        return head_by_pair(
-            found.weights(head).tolist(),
-            found.wavelengths,
-            found.contributions(head, query, key).tolist(),
-            distances.tolist(),
-            lines,
-            pair_of_tokens=(query, key),
-        )
 
 
 def layer_of(

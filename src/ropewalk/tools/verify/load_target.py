@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ropewalk.checks import did_you_mean, shown
+from ropewalk.checks import ArgumentNeededError, did_you_mean, shown
 from ropewalk.files import shown_path
 from ropewalk.rotary.model_spec import ModelSpec
 
@@ -134,12 +134,14 @@ def load_model(
     meta: bool = False,
     trust_remote_code: bool = False,
     dtype: torch.dtype = torch.float32,
+    needs_rope: bool = True,
 ) -> nn.Module:
     """Return the transformers model in a folder, in eval mode.
 
     meta: build it on the meta device, allocate it by `to_empty` and load the weights, as serving
         engines do. What the checkpoint does not contain then stays unset, here NaN.
     trust_remote_code: run the model code that the folder brings along.
+    needs_rope: refuse a model without a rope that is known.
     dtype: of the weights. Frequencies stay as the model's code builds them, mostly in float32;
         `model.to(dtype)` would round them too. Only float32 with `meta`.
 
@@ -157,14 +159,18 @@ def load_model(
     folder = Path(path)
     check_folder(folder)
     if not trust_remote_code:
-        ModelSpec.from_config(folder)  # bounds sizes, and refuses models without a rope
+        try:
+            ModelSpec.from_config(folder)  # bounds sizes too
+        except ArgumentNeededError:
+            if needs_rope:
+                raise
     transformers = import_transformers()
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     with errors_of(folder):
         config = transformers.AutoConfig.from_pretrained(folder, **local)
         if meta:
             return _through_meta(transformers, folder, config, trust_remote_code)
-        model = _class_of(transformers, config).from_pretrained(
+        model = class_of(transformers, config).from_pretrained(
             folder, config=config, use_safetensors=True, dtype=dtype, **local
         )
     return model.eval()  # type: ignore[no-any-return]
@@ -207,7 +213,7 @@ def errors_of(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _class_of(transformers: Any, config: Any) -> Any:
+def class_of(transformers: Any, config: Any) -> Any:
     """Return the class that config.json names, so that names of weights fit, else AutoModel."""
     for name in getattr(config, "architectures", None) or ():
         found = getattr(transformers, name, None) if isinstance(name, str) else None
@@ -221,7 +227,7 @@ def _class_of(transformers: Any, config: Any) -> Any:
 def _through_meta(transformers: Any, folder: Path, config: Any, remote: bool) -> nn.Module:
     from safetensors.torch import load_file
 
-    cls = _class_of(transformers, config)
+    cls = class_of(transformers, config)
     with torch.device("meta"):
         if hasattr(cls, "_from_config"):
             model = cls._from_config(config, dtype=torch.float32)

@@ -1,0 +1,93 @@
+"""The room of a model: what the page asks about its heads, answered from `tools.attention`."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.nn.functional import adaptive_max_pool2d
+
+from ropewalk.explorer.questions import number_of
+from ropewalk.tools.attention import LayerAttention, ModelAttention
+
+SIDE = 32  # of a small map, whose cells are the largest weights of what they cover
+
+
+@dataclass(frozen=True)
+class ModelRoom:
+    """What the page shows of a model and a text. random: whether the weights are."""
+
+    found: ModelAttention
+    words: tuple[str, ...]
+    source: str
+    random: bool
+
+    def overview(self) -> dict[str, Any]:
+        """Return the tokens, and for each layer its pairs, what its heads do, and small maps."""
+        seen = [layer.visible for layer in self.found.layers]
+        return {
+            "model": self.found.model,
+            "source": self.source,
+            "random": self.random,
+            "tokens": list(self.words),
+            "causal": not any(bool(visible.triu(1).any()) for visible in seen),
+            "layers": [_layer(layer) for layer in self.found.layers],
+        }
+
+    def head(self, layer: int, head: int) -> dict[str, Any]:
+        """Return what the scores of one head are made of. layer: its place in the overview."""
+        found = self.found.layers[layer]
+        q, k = found.vectors(head)
+        pairs = len(found.wavelengths)
+        return {
+            "q": _packed(q),
+            "k": _packed(k),
+            "pairs": pairs,
+            "rest": q.shape[-1] - 2 * pairs,
+            "cap": found.cap,
+            "sink": None if found.sinks is None else float(found.sinks[head]),
+            "visible": b64encode(np.packbits(found.visible.numpy()).tobytes()).decode(),
+        }
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question about one head: its `layer` and `head`."""
+        layer = number_of(question, "layer", 0, len(self.found.layers) - 1)
+        heads = len(self.found.layers[layer].heads)
+        return self.head(layer, number_of(question, "head", 0, heads - 1))
+
+
+def _layer(layer: LayerAttention) -> dict[str, Any]:
+    side = min(SIDE, len(layer.visible))
+    small = []
+    for head in range(len(layer.heads)):
+        cells = adaptive_max_pool2d(layer.weights(head)[None], side)[0]
+        small.append(b64encode((255 * cells.sqrt()).round().byte().numpy().tobytes()).decode())
+    return {
+        "layer": layer.layer,
+        "layer_type": layer.layer_type,
+        "heads": len(layer.heads),
+        "key_heads": len(layer.k),
+        "waves": [wave if math.isfinite(wave) else None for wave in layer.wavelengths],
+        "split": layer.unsplit is None,
+        "unsplit": layer.unsplit,
+        "found": [
+            {
+                "share": head.position_share,
+                "distance": head.distance,
+                "at_distance": head.at_distance,
+                "at_first": head.at_first,
+            }
+            for head in layer.heads
+        ],
+        "small": small,
+        "side": side,
+    }
+
+
+def _packed(vectors: Tensor) -> str:
+    """Return float32 numbers (S, C), little-endian, in base 64."""
+    return b64encode(vectors.contiguous().numpy().astype("<f4").tobytes()).decode()

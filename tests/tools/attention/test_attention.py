@@ -1,0 +1,261 @@
+"""`attention`: parts of scores, against the scores and weights of the models' own code.
+
+These fail if a part belongs to another pair, if parts do not sum to the model's score before its
+softmax, if the softmax over them is not the model's attention, if a planted head of the previous
+token is not found, or if a head whose scores have another source is split all the same.
+"""
+
+import math
+import sys
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.overrides import TorchFunctionMode
+
+from ropewalk import RotaryEmbedding, RotarySpec, rotate, tools
+from ropewalk.encodings import build
+from ropewalk.model import LanguageModel, TransformerShape
+from ropewalk.tools.attention.split_scores import layer_of
+from ropewalk.tools.usage.head_usage import Rope
+from ropewalk.tools.usage.usage_models import Attended
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {
+    "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "vocab_size": 100, "max_position_embeddings": 128,
+}  # fmt: skip
+GROUPED = {**SIZES, "num_key_value_heads": 2, "head_dim": 16}
+WINDOW = {**GROUPED, "sliding_window": 8}
+GPT = {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100, "n_positions": 128}
+LATENT = {
+    "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
+    "topk_group": 1, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+    "qk_nope_head_dim": 8, "moe_intermediate_size": 16, "first_k_dense_replace": 1,
+}  # fmt: skip
+MODELS = {  # class, fields of its config, pairs of each layer
+    "Llama": ("LlamaForCausalLM", {**SIZES, "num_key_value_heads": 2}, 8),
+    "Qwen3": ("Qwen3ForCausalLM", GROUPED, 8),
+    "GPT-NeoX": ("GPTNeoXForCausalLM", SIZES, 2),
+    "Gemma 2": ("Gemma2ForCausalLM", WINDOW, 8),
+    "Gemma 3": ("Gemma3ForCausalLM", WINDOW, 8),
+    "gpt-oss": (
+        "GptOssForCausalLM", {**WINDOW, "num_local_experts": 2, "num_experts_per_tok": 1}, 8,
+    ),
+    "DeepSeek-V3": ("DeepseekV3ForCausalLM", {**SIZES, **LATENT}, 4),
+    "ModernBERT": ("ModernBertForMaskedLM", {**SIZES, "pad_token_id": 0, "local_attention": 8}, 8),
+    "RoFormer": ("RoFormerForMaskedLM", SIZES, 8),
+    "GPT-J": ("GPTJForCausalLM", {**GPT, "rotary_dim": 8}, 4),
+    "Falcon": ("FalconForCausalLM", SIZES, 8),
+    "BERT": ("BertForMaskedLM", SIZES, 0),
+    "GPT-2": ("GPT2LMHeadModel", GPT, 0),
+}  # fmt: skip
+IDS = torch.randint(100, (40,), generator=torch.Generator().manual_seed(3))
+
+
+def model_of(name, dtype=torch.float32, attention=None):
+    cls = getattr(transformers, MODELS[name][0])
+    torch.manual_seed(0)
+    config = cls.config_class(**MODELS[name][1])
+    if attention is not None:
+        config._attn_implementation = attention
+    model = cls(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # so that scores matter
+            if parameter.ndim == 2:
+                parameter.mul_(4)
+    return model.to(dtype)
+
+
+@contextmanager
+def softmaxes():
+    """What each softmax of a forward gets, seen without anything of ropewalk."""
+    inputs = []
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if func in (torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax):
+                inputs.append(args[0])
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        yield inputs
+
+
+@torch.no_grad()
+def own(model):
+    """The model's scores before the softmax and its attention, by layer."""
+    S = len(IDS)
+    with softmaxes() as inputs:
+        weights = model(input_ids=IDS[None], output_attentions=True).attentions
+    scores = [x[0, ..., :S] for x in inputs if x.ndim == 4 and x.shape[-2] == S]
+    return scores, [x[0] for x in weights]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parts_sum_to_the_scores_of_the_model(name):
+    """Up to a constant of each query, which a model may subtract before its softmax."""
+    model = model_of(name)
+    found = tools.attention(model, IDS)
+    scores, weights = own(model_of(name, attention="eager"))
+    assert len(found.layers) == len(scores) == len(weights) == 2
+    for layer, right, attended in zip(found.layers, scores, weights, strict=True):
+        assert (layer.unsplit is None) == bool(MODELS[name][2])
+        assert len(layer.wavelengths) == MODELS[name][2]
+        for head in range(4):
+            torch.testing.assert_close(layer.weights(head), attended[head], rtol=1e-4, atol=1e-5)
+            for query in (0, 7, 39):
+                seen = layer.visible[query].nonzero().flatten().tolist()
+                parts = torch.stack([layer.contributions(head, query, key).sum() for key in seen])
+                if layer.cap is not None:
+                    parts = layer.cap * (parts / layer.cap).tanh()
+                theirs = right[head, query, seen].double()
+                apart = (parts - parts.mean()) - (theirs - theirs.mean())
+                assert apart.abs().max() < 1e-5 * max(1, theirs.abs().max())
+
+
+def test_half_precision_is_split_too():
+    """Fails if the rounding of a model in bfloat16 counts as another source of its scores."""
+    found = tools.attention(model_of("Llama", torch.bfloat16), IDS)
+    assert [layer.unsplit for layer in found.layers] == [None, None]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    pairing=st.sampled_from(["half", "interleaved"]),
+    rotary=st.sampled_from([8, 16]),
+    start=st.sampled_from([0, 8]),
+    seed=st.integers(0, 9),
+)
+def test_a_part_is_a_cosine_of_the_distance(pairing, rotary, start, seed):
+    """|q| |k| cos(angle between them + frequency · distance), for each pair, the slowest first."""
+    spec = RotarySpec(head_dim=24, rotary_dim=rotary, start=start, pairing=pairing, theta=100.0)
+    S, generator = 12, torch.Generator().manual_seed(seed)
+    q, k = torch.randn(2, 1, 1, S, 24, generator=generator)
+    cos, sin = RotaryEmbedding(spec).tables(torch.arange(S))
+    turned = [rotate(x, cos, sin, pairing=pairing, start=start) for x in (q, k)]
+    scores = turned[0] @ turned[1].mT * 0.3
+    attended = Attended(*turned, 0.3, None, None, None, scores.softmax(-1))
+    layer = layer_of(0, None, Rope(spec), attended)
+    assert layer.unsplit is None
+    frequencies = spec.inverse_frequencies().flip(0).tolist()
+    assert layer.wavelengths == pytest.approx([math.tau / f for f in frequencies])
+    at = torch.arange(spec.rotary_dim // 2).flip(0)
+    pairs = (at, at + rotary // 2) if pairing == "half" else (2 * at, 2 * at + 1)
+    one, two = (torch.complex(*(x[0, 0, :, start + p] for p in pairs)) for x in (q, k))
+    for query, key in ((11, 0), (3, 7)):
+        turns = torch.tensor(frequencies) * (query - key)
+        product = one[query] * two[key].conj()
+        right = 0.3 * product.abs() * (product.angle() + turns).cos()
+        parts = layer.contributions(0, query, key)[:-1].float()
+        torch.testing.assert_close(parts, right, atol=1e-5, rtol=1e-4)
+
+
+def planted():
+    """A model whose first head looks at the previous token, by all its pairs."""
+    width, heads, D = 32, 4, 8
+    shape = TransformerShape(50, width, heads, 64, encoder_layers=0, decoder_layers=1)
+    torch.manual_seed(1)
+    encoding = build("rotary(theta=100)", shape.stack_shape(causal=True))
+    model = LanguageModel(shape, encoding, causal=True)
+    attention = model.layers[0].attention
+    angles = encoding.for_layer(0).rope.spec.inverse_frequencies()
+    with torch.no_grad():
+        attention.query.weight.mul_(4)
+        attention.query.weight[:D], attention.key_value.weight[:D] = 0, 0
+        attention.query.bias[:D] = 6 * torch.tensor([1.0] * 4 + [0.0] * 4)
+        attention.key_value.bias[:D] = 6 * torch.cat([angles.cos(), angles.sin()]).float()
+    return model
+
+
+def test_a_head_of_the_previous_token_stands_first_and_falls_without_its_fast_pairs():
+    found = tools.attention(planted(), IDS % 50)
+    layer = found.layers[0]
+    assert found.positional()[0] == (0, 0)
+    head = layer.heads[0]
+    assert head.position_share > 0.999
+    assert head.distance == 1
+    assert all(other.position_share < 0.5 for other in layer.heads[1:])
+    one = torch.arange(1, 40)
+    assert layer.weights(0)[one, one - 1].mean() > 0.9
+    fast, slow = range(2, 4), range(2)
+    assert layer.weights(0, without=fast)[one, one - 1].mean() < 0.5
+    assert layer.weights(0, without=slow)[one, one - 1].mean() > 0.7
+
+
+def test_a_band_that_is_left_out_is_missing_and_nothing_else():
+    layer = tools.attention(model_of("GPT-NeoX"), IDS).layers[1]
+    for band in (range(1), range(1, 2), range(2)):
+        apart = layer.scores(2) - layer.scores(2, without=band)
+        parts = layer.contributions(2, 20, 5)
+        assert float(apart[20, 5]) == pytest.approx(
+            float(parts[band.start : band.stop].sum()), abs=1e-5
+        )
+
+
+def test_means_by_distance_are_those_of_the_scores():
+    layer = tools.attention(model_of("Gemma 3"), IDS).layers[0]
+    scores = layer.scores(1)
+    distances, means = layer.by_distance(1)
+    assert distances.tolist() == list(range(8))  # its window
+    for distance, mean in zip(distances.tolist(), means.tolist(), strict=True):
+        assert mean == pytest.approx(float(scores.diagonal(-distance).mean()), abs=1e-5)
+
+
+def test_scores_of_another_source_are_not_split():
+    """Fails if a bias, such as ALiBi's, is taken for a part of a pair."""
+    spec = RotarySpec(head_dim=8)
+    q, k = torch.randn(2, 1, 2, 20, 8, generator=torch.Generator().manual_seed(1))
+    bias = -torch.arange(20.0).abs()
+    weights = (q @ k.mT + bias).softmax(-1)
+    layer = layer_of(0, None, Rope(spec), Attended(q, k, 1.0, None, None, None, weights))
+    assert "does not follow" in layer.unsplit
+    assert layer.wavelengths == ()
+    torch.testing.assert_close(layer.weights(1), weights[0, 1], rtol=1e-4, atol=1e-6)
+
+
+def test_the_model_is_as_before_and_a_short_text_has_no_measure():
+    model = model_of("Llama")
+    before = model.config._attn_implementation, model.training, dict(model.state_dict())
+    found = tools.attention(model.train(), IDS[:5])
+    assert {head.position_share for layer in found.layers for head in layer.heads} == {None}
+    assert model.training
+    assert model.config._attn_implementation == before[0]
+    assert all(torch.equal(x, before[2][name]) for name, x in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "match"),
+    [
+        (IDS[:1], ValueError, "at least 2 tokens"),
+        (IDS[None], ValueError, "at least 2 tokens"),
+        (IDS.float(), TypeError, "tensor of integers"),
+        ([1, 2], TypeError, "tensor of integers"),
+        (IDS + 100, ValueError, "ids"),
+    ],
+)
+def test_bad_ids_are_named(ids, error, match):
+    with pytest.raises(error, match=match):
+        tools.attention(model_of("Llama"), ids)
+
+
+def test_a_text_beyond_the_memory_is_refused_with_the_length_that_fits(monkeypatch):
+    module = sys.modules["ropewalk.tools.attention.attention"]
+    monkeypatch.setattr(module, "available_memory", lambda device: 100_000)
+    with pytest.raises(ValueError, match=r"ids must be at most (\d+) tokens") as refused:
+        tools.attention(model_of("Llama"), IDS)
+    most = int(str(refused.value).partition("most ")[2].split()[0])
+    assert 2 < most < 40
+    tools.attention(model_of("Llama"), IDS[:most])
+
+
+@pytest.mark.parametrize("place", [(4, 0, 0), (0, 40, 0), (0, 0, -1)])
+def test_a_head_or_token_that_is_not_there_is_named(place):
+    layer = tools.attention(model_of("Llama"), IDS).layers[0]
+    with pytest.raises(ValueError, match="must be"):
+        layer.contributions(*place)
+    with pytest.raises(ValueError, match="pairs below 8"):
+        layer.scores(0, without=range(7, 9))
