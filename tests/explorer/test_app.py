@@ -137,12 +137,11 @@ def test_it_listens_on_this_machine_alone_and_names_a_port_that_is_taken():
 def test_the_export_is_complete_small_and_knows_that_no_python_answers(exported):
     target, size = exported
     written = {p.relative_to(target).as_posix(): p for p in target.rglob("*") if p.is_file()}
-    more = set(written) - set(page_files())  # answers that Python otherwise computes
-    assert set(written) >= set(page_files())
-    assert {"data/encodings.json", "data/stretch-llama-2-7b.json"} <= more
-    assert all(name.startswith("data/") for name in more)
+    data = {name for name in written if name.startswith("data/")}
+    assert set(written) - data == {"index.html", "page.js", "explorer.css", "palette.css"}
+    assert {"data/encodings.js", "data/stretch-llama-2-7b.js", "data/model.js"} <= data
     assert sum(p.stat().st_size for p in written.values()) == size < 3_000_000
-    assert "SERVED = false" in written["served.js"].read_text()
+    assert "SERVED = false" in written["page.js"].read_text()
     with pytest.raises(ValueError, match="does not exist yet"):
         export(target)
     with pytest.raises(ValueError, match="in a folder that exists"):

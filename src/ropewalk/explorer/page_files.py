@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any
 
+from ropewalk.explorer.questions import OpenModel
 from ropewalk.figures.drawing import COLORS
 from ropewalk.figures.interactive import scheme_css
 from ropewalk.files import complete_folder, shown_path
@@ -17,26 +23,80 @@ POLICY = (
 )
 
 
+IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?function |const )|^export \{[^}]*\};$", re.MULTILINE)
+#: Calls the module main, and what it imports. Browsers load no modules from a folder of files.
+SCRIPT = """"use strict";
+(() => {
+const made = {};
+const need = (name) => (made[name] ??= modules[name]());
+const modules = {%s};
+need("main.js");
+})();
+"""
+
+
 def page_files(*, served: bool = True) -> dict[str, bytes]:
     """Return the content of each file by its path, with forward slashes.
 
-    served: whether Python answers behind the page.
+    served: whether Python answers behind the page. Otherwise the page opens from any web host or
+    folder, and asks for the files of `data_files`.
     """
     page = Path(__file__).parent / "page"
     by_hand = (path for path in page.rglob("*") if path.suffix in (".html", ".css", ".js"))
     found = {path.relative_to(page).as_posix(): path.read_bytes() for path in sorted(by_hand)}
     found["index.html"] = found["index.html"].replace(b"$policy", POLICY.encode())
-    if not served:  # the page has some answers as data
-        from ropewalk.explorer.encodings_room import encodings_data
-        from ropewalk.explorer.stretch_room import stretch_data
-
-        found["served.js"] = found["served.js"].replace(b"SERVED = true", b"SERVED = false")
-        run = json.loads((Path(__file__).parent / "stored_run.json").read_bytes())
-        for name, value in {**stretch_data(), **encodings_data(), **run}.items():
-            text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-            found[f"data/{name}.json"] = text.encode()
     found["palette.css"] = palette_css().encode()
+    if served:
+        return found
+    module, script = b'<script type="module" src="main.js">', b'<script src="page.js" defer>'
+    found["index.html"] = found["index.html"].replace(module, script)
+    modules = {path: found.pop(path).decode() for path in list(found) if path.endswith(".js")}
+    modules["served.js"] = modules["served.js"].replace("SERVED = true", "SERVED = false")
+    found["page.js"] = one_script(modules).encode()
     return found
+
+
+def data_files(model: OpenModel | None) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and content of each file with answers that Python otherwise computes."""
+    for name, value in _data(model):
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        yield f"data/{name}.js", f"window.ropewalkData={text};\n".encode()
+
+
+def _data(model: OpenModel | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    from ropewalk.explorer.encodings_room import encodings_data
+    from ropewalk.explorer.stretch_room import stretch_data
+
+    run = json.loads((Path(__file__).parent / "stored_run.json").read_bytes())
+    yield from {**stretch_data(), **encodings_data(), **run}.items()
+    if model is None:
+        yield "model", {"model": None}
+        return
+    told = model.overview()
+    yield "model", told
+    for layer in told["layers"]:
+        for head in range(layer["heads"]):
+            yield f"head-{layer['layer']}-{head}", model.head(layer["layer"], head)
+
+
+def one_script(modules: Mapping[str, str]) -> str:
+    """Return modules as one script: each is a function, called once, that returns its names."""
+
+    def path_of(name: str, path: str) -> str:
+        return normpath(join(dirname(name), path))
+
+    asked: dict[str, set[str]] = {name: set() for name in modules}
+    for name, text in modules.items():
+        for names, path in IMPORT.findall(text):
+            asked[path_of(name, path)].update(re.findall(r"\w+", names))
+
+    def function(name: str, text: str) -> str:
+        text = IMPORT.sub(lambda m: f'const {{{m[1]}}} = need("{path_of(name, m[2])}");', text)
+        given = ", ".join(sorted(asked[name]))
+        return f'"{name}": () => {{\n{EXPORT.sub("", text)}return {{ {given} }};\n}},\n'
+
+    return SCRIPT % "".join(function(*each) for each in modules.items())
 
 
 def palette_css() -> str:
@@ -47,10 +107,11 @@ def palette_css() -> str:
     return f":root{{color-scheme:light dark}}\n{scheme_css()}{lines}\n{fills}\n"
 
 
-def export(target: Path) -> int:
+def export(target: Path, model: OpenModel | None = None) -> int:
     """Write all files that need no Python into a new folder; return their bytes together.
 
-    Raises ValueError if there is something at `target`, or no folder to make it in.
+    model: what the room Your model shows. Raises ValueError if there is something at `target`, or
+    no folder to make it in.
     """
     if os.path.lexists(target):
         raise ValueError(
@@ -60,10 +121,11 @@ def export(target: Path) -> int:
         raise ValueError(
             f"--export must be in a folder that exists, got {shown_path(target)}; make it first"
         )
-    files = page_files(served=False)
+    size = 0
     with complete_folder(target) as folder:
-        for path, content in files.items():
+        for path, content in chain(page_files(served=False).items(), data_files(model)):
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-    return sum(map(len, files.values()))
+            size += len(content)
+    return size

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
 
 MOST_PATH = 500  # characters
+MOST_HEADS = 9_999
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -26,10 +27,36 @@ def _ask(room: str, function: str, question: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+class OpenModel(Protocol):
+    """A model that has read a text: the answers of the room Your model."""
+
+    def overview(self) -> dict[str, Any]:
+        """Return its name, tokens and layers, with a small map of each head."""
+
+    def head(self, layer: int, head: int) -> dict[str, Any]:
+        """Return q and k of one head. Raises ValueError if there is no such head."""
+
+
+def about_model(model: OpenModel | None) -> dict[str, Answer]:
+    """Return who answers about the model of the command line."""
+
+    def head_answer(question: dict[str, Any]) -> dict[str, Any]:
+        if model is None:
+            raise ValueError("there is no model: start ropewalk explore with --model")
+        layer, head = (number_of(question, name, 0, MOST_HEADS) for name in ("layer", "head"))
+        return model.head(layer, head)
+
+    return {
+        "model": lambda _: {"model": None} if model is None else model.overview(),
+        "head": head_answer,
+    }
+
+
 ANSWERS: dict[str, Answer] = {
     "extend": partial(_ask, "stretch_room", "extend_answer"),
     "encoding": partial(_ask, "encodings_room", "encoding_answer"),
     "encodings": partial(_ask, "encodings_room", "names_answer"),
+    **about_model(None),
 }
 
 

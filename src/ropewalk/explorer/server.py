@@ -26,7 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ropewalk.explorer.page_files import POLICY, page_files
-from ropewalk.explorer.questions import ANSWERS, Answer, about_runs
+from ropewalk.explorer.questions import ANSWERS, Answer, OpenModel, about_model, about_runs
 
 ADDRESS = "127.0.0.1"
 LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=%s">'
@@ -39,15 +39,18 @@ def serve(
     opens: bool,
     say: Callable[[str], None],
     run: str | None = None,
+    model: OpenModel | None = None,
 ) -> None:
     """Serve the page until Ctrl-C.
 
     port: None for any that is free. link: what follows the page's address, such as "#turn".
     opens: whether to open the user's browser. run: the folder that the room Attention opens without
-    a click, unlike one that only a link names. Raises ValueError if the port is taken.
+    a click, unlike one that only a link names. model: what the room Your model shows. Raises
+    ValueError if the port is taken.
     """
     token = secrets.token_urlsafe(32)
-    app = make_app(page_files(), {**ANSWERS, **about_runs(run)}, token)
+    answers = {**ANSWERS, **about_runs(run), **about_model(model)}
+    app = make_app(page_files(), answers, token)
     with listen(port) as listening, TemporaryDirectory(prefix="ropewalk-") as folder:
         address = f"http://{ADDRESS}:{listening.getsockname()[1]}/?token={token}{link}"
         say(f"{address}\nCtrl-C ends it.")

@@ -28,14 +28,24 @@ export const STORED = "stored";
 /** Return an answer that was written when the page was made. @param {string} name @param {Record<string, any>} question */
 async function stored(name, question) {
   if (name === "given") return { run: STORED };
-  if (name === "run") return data("run");
+  if (name === "run" || name === "model") return data(name);
   if (name === "attention") return data(`attention-${question.example + 1}`);
+  if (name === "head") return data(`head-${question.layer}-${question.head}`);
   throw new Error("This needs Python: run ropewalk explore");
 }
 
-/** Return data that was written when the page was made. @param {string} name @returns {Promise<any>} */
-export async function data(name) {
-  const response = await fetch(`data/${name}.json`);
-  if (!response.ok) throw new Error(`data/${name}.json is missing on this host`);
-  return response.json();
+/** Return data that was written when the page was made: a script that sets window.ropewalkData, because
+    a page that is opened from a folder may fetch nothing. @param {string} name @returns {Promise<any>} */
+export function data(name) {
+  return new Promise((resolve, reject) => {
+    const held = /** @type {any} */ (window), script = document.createElement("script");
+    script.src = `data/${name}.js`;
+    script.onload = () => { // comes right after the script has run, before any other
+      script.remove();
+      resolve(held.ropewalkData);
+      delete held.ropewalkData;
+    };
+    script.onerror = () => reject(new Error(`data/${name}.js is missing on this host`));
+    document.head.append(script);
+  });
 }
