@@ -67,10 +67,13 @@ def explore(
     another host.
     """
     with errors():
+        from ropewalk.explorer import page_files
+
         target, folder, link = path_of("--export", export), path_of("RUN", run), ""
         if target is not None:
             leave_out("with --export", {"--port": port})
             leave_out("with --export: a run needs Python", {"RUN": run})
+            page_files.check_target(target)
         if folder is not None:
             if not folder.is_dir():
                 raise ValueError(f"RUN must be the folder of a ropewalk compare, got {shown(run)}")
@@ -91,9 +94,7 @@ def explore(
                 "--trust-remote-code": trust_remote_code,
             })  # fmt: skip
         if target is not None:
-            from ropewalk.explorer.page_files import export as export_page
-
-            print(f"{target}: {export_page(target, room):,} bytes")
+            print(f"{target}: {page_files.export(target, room):,} bytes")
             return
         with needing("ropewalk explore"):
             from ropewalk.explorer.server import serve
@@ -107,7 +108,9 @@ def _open(
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar, redirect_stdout(sys.stderr):
+    console = Console(stderr=True)
+    progress = Progress(console=console, transient=True, disable=not console.is_terminal)
+    with progress as bar, redirect_stdout(sys.stderr):
         task = bar.add_task("loading", total=None)
         from ropewalk.explorer.model_room import ModelRoom
         from ropewalk.tools import attention

@@ -11,7 +11,6 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
-from ropewalk.explorer.questions import number_of
 from ropewalk.tools.attention import LayerAttention, ModelAttention
 
 SIDE = 32  # of a small map, whose cells are the largest weights of what they cover
@@ -39,8 +38,10 @@ class ModelRoom:
         }
 
     def head(self, layer: int, head: int) -> dict[str, Any]:
-        """Return what the scores of one head are made of. layer: its place in the overview."""
-        found = self.found.layers[layer]
+        """Return what the scores of one head are made of. Raises ValueError without such a head."""
+        found = next((each for each in self.found.layers if each.layer == layer), None)
+        if found is None:
+            raise ValueError(f"layer must be one with attention, got {layer}")
         q, k = found.vectors(head)
         pairs = len(found.wavelengths)
         return {
@@ -52,12 +53,6 @@ class ModelRoom:
             "sink": None if found.sinks is None else float(found.sinks[head]),
             "visible": b64encode(np.packbits(found.visible.numpy()).tobytes()).decode(),
         }
-
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a question about one head: its `layer` and `head`."""
-        layer = number_of(question, "layer", 0, len(self.found.layers) - 1)
-        heads = len(self.found.layers[layer].heads)
-        return self.head(layer, number_of(question, "head", 0, heads - 1))
 
 
 def _layer(layer: LayerAttention) -> dict[str, Any]:

@@ -107,12 +107,8 @@ def palette_css() -> str:
     return f":root{{color-scheme:light dark}}\n{scheme_css()}{lines}\n{fills}\n"
 
 
-def export(target: Path, model: OpenModel | None = None) -> int:
-    """Write all files that need no Python into a new folder; return their bytes together.
-
-    model: what the room Your model shows. Raises ValueError if there is something at `target`, or
-    no folder to make it in.
-    """
+def check_target(target: Path) -> None:
+    """Raise ValueError if there is something at `target`, or no folder to make it in."""
     if os.path.lexists(target):
         raise ValueError(
             f"--export must name a folder that does not exist yet, got {shown_path(target)}"
@@ -121,6 +117,14 @@ def export(target: Path, model: OpenModel | None = None) -> int:
         raise ValueError(
             f"--export must be in a folder that exists, got {shown_path(target)}; make it first"
         )
+
+
+def export(target: Path, model: OpenModel | None = None) -> int:
+    """Write all files that need no Python into a new folder; return their bytes together.
+
+    model: what the room Your model shows. Raises ValueError as `check_target` does.
+    """
+    check_target(target)
     size = 0
     with complete_folder(target) as folder:
         for path, content in chain(page_files(served=False).items(), data_files(model)):

@@ -56,6 +56,7 @@ def open_model(
             f"--random-weights opens its config.json alone"
         )
     transformers = import_transformers()
+    transformers.logging.disable_progress_bar()
     with model_files.quiet(), errors_of(folder):
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=trust_remote_code
@@ -67,7 +68,7 @@ def open_model(
     most = min(LONGEST, getattr(of_text, "max_position_embeddings", None) or LONGEST)
     if not 2 <= len(ids) <= most:
         why = "the most that the page shows" if most == LONGEST else "the model's context"
-        raise ValueError(f"--text must have 2 to {most:,} tokens, {why}, got {len(ids):,}")
+        raise ValueError(f"--text must have 2 to {most:,} tokens ({why}), got {len(ids):,}")
     if max(ids) >= of_text.vocab_size or min(ids) < 0:
         raise ValueError(
             f"--text must have ids below the vocab_size {of_text.vocab_size:,}, got {max(ids):,}"
