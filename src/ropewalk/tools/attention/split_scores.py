@@ -153,17 +153,19 @@ def layer_of(
     if mask is not None:
         visible = (mask.detach().expand(1, len(q), S, S)[0, 0] > MASKED).cpu()
     sinks = None if attended.sinks is None else attended.sinks.detach().float().cpu()
-    parts = q * attended.scale, k, attended.cap, sinks, visible
-    found = LayerAttention(
-        layer, layer_type, wavelengths, _heads(weights, visible), unsplit, *parts
-    )
-    step = torch.finfo(attended.q.dtype).eps
-    for head, right in enumerate(weights):
-        scores = found.scores(head)[visible]
-        bound = STEPS * step * max(1.0, float(scores.abs().max()))
-        if not float((found.weights(head) - right).abs().max()) <= min(0.5, bound):
-            return _unsplit(found, weights)
-    return found
+    heads, step = _heads(weights, visible), torch.finfo(attended.q.dtype).eps
+    for own in dict.fromkeys((sinks, None)):  # a sink may act after the softmax
+        parts = q * attended.scale, k, attended.cap, own, visible
+        found = LayerAttention(layer, layer_type, wavelengths, heads, unsplit, *parts)
+        if all(_explains(found, head, right, step) for head, right in enumerate(weights)):
+            return found
+    return _unsplit(found, weights)
+
+
+def _explains(found: LayerAttention, head: int, weights: Tensor, step: float) -> bool:
+    """Return whether a head's weights follow from its scores, up to rounding."""
+    largest = max(1.0, float(found.scores(head)[found.visible].abs().max()))
+    return float((found.weights(head) - weights).abs().max()) <= min(0.5, STEPS * step * largest)
 
 
 def _unsplit(found: LayerAttention, weights: Tensor) -> LayerAttention:
