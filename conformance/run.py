@@ -180,6 +180,7 @@ def main() -> int:
         if spec is None or spec.loader is None:
             raise ValueError(f"adapter must be a Python file, got {options.adapter}")
         adapter = importlib.util.module_from_spec(spec)
+        sys.path.append(str(options.adapter.parent))  # what the adapter imports beside it
         spec.loader.exec_module(adapter)
         records = run(adapter, vectors)
         if not records:
