@@ -13,7 +13,7 @@ from diffusers.models.transformers.transformer_flux import FluxPosEmbed
 from diffusers.models.transformers.transformer_glm_image import GlmImageRotaryPosEmbed
 from diffusers.models.transformers.transformer_ideogram4 import Ideogram4MRoPE
 from diffusers.models.transformers.transformer_omnigen import OmniGenSuScaledRotaryEmbedding
-from offered import Offer, Result, Vector, asked, heads, joined, once, sections
+from offered import ORIGINAL, Offer, Result, Vector, asked, heads, joined, once, sections
 
 RULES = ("default", "linear", "ntk-aware")
 ONE_AXIS = Offer(("interleaved",), rules=RULES, models=())
@@ -45,7 +45,7 @@ def table(vector: Vector) -> Result:
         cos, sin = module(torch.zeros(1, 1, height, width))
         return cos[at[0] * width + at[1]], sin[at[0] * width + at[1]]
     if vector in OMNIGEN:
-        original = rule["original_max_position_embeddings"]
+        original = rule[ORIGINAL]
         most = int(original * rule["factor"])
         module = OmniGenSuScaledRotaryEmbedding(size, most, original, theta, rule)
         ids = torch.tensor([[*vector["positions"], vector["length"] - 1]])

@@ -14,7 +14,7 @@ import torch
 from keras_hub.layers import RotaryEmbedding
 from keras_hub.src.models.llama.llama_rotary_embedding import LlamaRotaryEmbedding
 from keras_hub.src.models.phi3.phi3_rotary_embedding import Phi3SuScaledRotaryEmbedding
-from offered import Offer, Result, Vector, asked, heads, joined
+from offered import ORIGINAL, Offer, Result, Vector, asked, heads, joined
 
 HALF = partial(Offer, ("half",), ("all", "first"))
 PLAIN_MODELS = ("llama", "phi3", "gemma3", "mistral", "qwen2", "qwen3", "gemma2", "gpt_neox")
@@ -32,7 +32,7 @@ def layer_of(rope: Vector, dtype: str) -> Any:
     """Return the layer."""
     scaling, theta = rope["scaling"], rope["theta"]
     rule, factor = scaling["rope_type"], scaling.get("factor", 1.0)
-    original = scaling.get("original_max_position_embeddings", 4096)
+    original = scaling.get(ORIGINAL, 4096)
     if rule == "llama3":
         return LlamaRotaryEmbedding(
             theta,
@@ -48,7 +48,7 @@ def layer_of(rope: Vector, dtype: str) -> Any:
         return Phi3SuScaledRotaryEmbedding(short, long, longest, original, theta, dtype=dtype)
     options = {x: scaling[x] for x in ("beta_fast", "beta_slow", "truncate") if x in scaling}
     if rule == "yarn":
-        options["original_max_position_embeddings"] = original
+        options[ORIGINAL] = original
     rule = "linear" if rule == "default" else rule
     return RotaryEmbedding(theta, scaling.get("alpha", factor), rule, dtype=dtype, **options)
 

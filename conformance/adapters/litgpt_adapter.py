@@ -7,7 +7,7 @@ linear, Llama 3.1's, and YaRN, which it takes with both betas.
 
 import torch
 from litgpt.model import apply_rope, apply_rope_interleave, build_rope_cache
-from offered import EVERY, Offer, Result, Vector, asked, heads, joined, once
+from offered import EVERY, ORIGINAL, Offer, Result, Vector, asked, heads, joined, once
 
 FIELDS = {  # of each rule
     "default": (),
@@ -30,8 +30,8 @@ def tables(vector: Vector) -> Result:
     rope, at = vector["rope"], vector["positions"]
     given = {"beta_fast": 32.0, "beta_slow": 1.0, **rope["scaling"]}
     extra = {name: given[name] for name in FIELDS[given["rope_type"]] if name in given}
-    if "original_max_position_embeddings" in given:
-        extra["original_max_seq_len"] = given["original_max_position_embeddings"]
+    if ORIGINAL in given:
+        extra["original_max_seq_len"] = given[ORIGINAL]
     size, theta = rope["rotary_dim"], rope["theta"]
     found = build_rope_cache(max(at) + 1, size, base=theta, extra_config=extra or None)
     return [once(table[at], "half") for table in found]

@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.models.rope_utils import initialize_rope
 from mlx_lm.utils import _get_classes
-from offered import EVERY, Offer, Result, Vector, arrays, asked, joined
+from offered import EVERY, ORIGINAL, Offer, Result, Vector, arrays, asked, joined
 
 mx.set_default_device(mx.cpu)
 RULES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
@@ -50,7 +50,7 @@ def layer_of(vector: Vector) -> Any:
         return layer_of_model(json.dumps(vector["config"]), vector["layer"])
     if vector not in OFFERED:
         return None
-    longest = scaling.get("original_max_position_embeddings", 4096)
+    longest = scaling.get(ORIGINAL, 4096)
     if scaling["rope_type"] == "longrope":
         longest = int(longest * scaling["factor"])
     traditional = rope["pairing"] == "interleaved"

@@ -5,13 +5,14 @@ It imports PyTorch only as it makes a tensor, since some libraries have none bes
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import numpy as np
 
 Vector = dict[str, Any]
 Result = Any  # None for what is not offered
+Level = Callable[[Vector], Result]
+ORIGINAL = "original_max_position_embeddings"
 EVERY = ("all", "first", "last")
 
 
@@ -72,15 +73,11 @@ class Offer:
         )
 
 
-def asked(*offers: Offer) -> Callable[[Callable[[Vector], Result]], Callable[[Vector], Result]]:
+def asked(*offers: Offer) -> Callable[[Level], Level]:
     """Let a function return None for a vector of none of the offers."""
 
-    def decorated(function: Callable[[Vector], Result]) -> Callable[[Vector], Result]:
-        @wraps(function)
-        def answer(vector: Vector) -> Result:
-            return function(vector) if any(vector in offer for offer in offers) else None
-
-        return answer
+    def decorated(function: Level) -> Level:
+        return lambda vector: function(vector) if any(vector in each for each in offers) else None
 
     return decorated
 

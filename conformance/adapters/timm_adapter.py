@@ -10,7 +10,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from offered import Offer, Result, Vector, asked, heads, joined, once, sections
@@ -25,58 +24,53 @@ ropes = importlib.import_module("layers_of_timm.pos_embed_sincos")
 GRID, MROPE = Offer(orders=("axial", "width first")), Offer(orders=("interleaved",))
 
 
-def grid_rope(vector: Vector) -> Any:
-    """Return the module of height, then width, or of width first, in one of both pairings."""
-    rope = vector["rope"]
-    if vector not in GRID or len(vector["positions"]) != 2 or rope["continuous"]:
+@asked(GRID)
+def grid(vector: Vector) -> Result:
+    """Return the bands of a grid, and the sines and cosines of the vector's tokens, (S, 2D).
+
+    Its axes are height, then width, or width first, in one of both pairings.
+    """
+    rope, at = vector["rope"], torch.tensor(vector["positions"])
+    if len(at) != 2 or rope["continuous"]:
         return None
-    return ropes.RotaryEmbeddingCat(
+    module = ropes.RotaryEmbeddingCat(
         rope["head_dim"],
         temperature=rope["theta"],
         in_pixels=False,
         grid_indexing="ij" if vector["order"] == "axial" else "xy",
         rotate_half=rope["pairing"] == "half",
     )
-
-
-def embedding(vector: Vector) -> Result:
-    """Return the sines and cosines of the vector's tokens, (S, 2D)."""
-    module = grid_rope(vector)
-    if module is None:
-        return None
-    rows, columns = torch.tensor(vector["positions"])
-    width = int(columns.max()) + 1
-    return module.get_embed([int(rows.max()) + 1, width])[rows * width + columns]
+    height, width = (int(row.max()) + 1 for row in at)
+    return module.bands, module.get_embed([height, width])[at[0] * width + at[1]]
 
 
 @asked(GRID, MROPE)
 def frequencies(vector: Vector) -> Result:
     """Level 1."""
-    rope, module = vector["rope"], grid_rope(vector)
+    rope, found = vector["rope"], grid(vector)
     size, theta = rope["head_dim"], rope["theta"]
+    if found is not None:
+        return torch.cat([found[0]] * 2), 1.0
     if vector in MROPE:
         section = tuple(sections(rope))
         return ropes.RotaryEmbeddingMRope(size, section, temperature=theta).inv_freq, 1.0
-    if module is not None:
-        return torch.cat([module.bands] * 2), 1.0
-    if rope["continuous"] and rope["pairing"] == "half":
-        periods = ropes.RotaryEmbeddingDinoV3(size, temperature=theta).periods
-        return torch.cat([1 / periods] * 2), 1.0
-    return None
+    if not rope["continuous"] or rope["pairing"] == "interleaved":
+        return None
+    return torch.cat([1 / ropes.RotaryEmbeddingDinoV3(size, temperature=theta).periods] * 2), 1.0
 
 
 def tables(vector: Vector) -> Result:
     """Level 2."""
-    both = embedding(vector)
-    if both is None:
+    found = grid(vector)
+    if found is None:
         return None
-    return [once(table, vector["rope"]["pairing"]) for table in both.chunk(2, -1)[::-1]]
+    return [once(table, vector["rope"]["pairing"]) for table in found[1].chunk(2, -1)[::-1]]
 
 
 def rotate(vector: Vector) -> Result:
     """Level 3."""
-    both, half = embedding(vector), vector["rope"]["pairing"] == "half"
-    if both is None:
+    found, half = grid(vector), vector["rope"]["pairing"] == "half"
+    if found is None:
         return None
     turn = ropes.apply_rot_embed_cat
-    return joined(vector, [turn(x, both, half=half) for x in heads(vector)])
+    return joined(vector, [turn(x, found[1], half=half) for x in heads(vector)])

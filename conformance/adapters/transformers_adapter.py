@@ -10,37 +10,30 @@ import importlib
 from typing import Any, NamedTuple
 
 import torch
-from offered import Result, Vector, heads, joined, named, once, sections
+from offered import EVERY, ORIGINAL, Result, Vector, heads, joined, named, once, sections
 from torch import Tensor
 from transformers import CONFIG_MAPPING, AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 RULES = {"default", "ntk-aware", *ROPE_INIT_FUNCTIONS}
-# The model that stands for a rope, by its order of axes (or what else it needs), pairing and part.
+# The models that stand for a rope of all, the first and the last dimensions of a head, by its order
+# of axes (or what else it needs) and pairing.
 MODELS = {
-    ("one", "half", "all"): "llama",
-    ("one", "half", "first"): "phi",
-    ("one", "half", "last"): "hy_v4",
-    ("one", "interleaved", "all"): "cohere",
-    ("one", "interleaved", "first"): "glm",
-    ("one", "interleaved", "last"): "deepseek_v2",
-    ("one", "interleaved-to-half", "all"): "deepseek_v3",
-    ("one", "interleaved-to-half", "last"): "deepseek_v3",
-    ("one", "interleaved-to-half", "first"): "glm_moe_dsa",
-    ("reverse", "half", "all"): "nanochat",
-    ("ntk-aware", "half", "all"): "hunyuan_v1_dense",
-    ("sectioned", "half", "all"): "qwen2_vl_text",
-    ("sectioned", "half", "first"): "glm4v_moe_text",
-    ("sectioned", "interleaved", "first"): "glm4v_text",
-    ("interleaved", "half", "all"): "qwen3_vl_text",
-    ("interleaved", "half", "first"): "qwen3_5_text",
-    ("ernie", "interleaved", "all"): "ernie4_5_vl_moe_text",
-    ("axial", "half", "all"): "qwen2_vl_vision",
-    ("axial", "interleaved", "all"): "sam3_vit_model",
-    ("width first, alternating", "half", "all"): "kimi_k25_vision",
-    ("time too", "half", "first"): "minimax_m3_vl_vision",
-    ("pixtral", "half", "all"): "pixtral",
-    ("blocks", "half", "all"): "gemma4_vision",
+    ("one", "half"): ("llama", "phi", "hy_v4"),
+    ("one", "interleaved"): ("cohere", "glm", "deepseek_v2"),
+    ("one", "interleaved-to-half"): ("deepseek_v3", "glm_moe_dsa", "deepseek_v3"),
+    ("reverse", "half"): ("nanochat", None, None),
+    ("ntk-aware", "half"): ("hunyuan_v1_dense", None, None),
+    ("sectioned", "half"): ("qwen2_vl_text", "glm4v_moe_text", None),
+    ("sectioned", "interleaved"): (None, "glm4v_text", None),
+    ("interleaved", "half"): ("qwen3_vl_text", "qwen3_5_text", None),
+    ("ernie", "interleaved"): ("ernie4_5_vl_moe_text", None, None),
+    ("axial", "half"): ("qwen2_vl_vision", None, None),
+    ("axial", "interleaved"): ("sam3_vit_model", None, None),
+    ("width first, alternating", "half"): ("kimi_k25_vision", None, None),
+    ("time too", "half"): (None, "minimax_m3_vl_vision", None),
+    ("pixtral", "half"): ("pixtral", None, None),
+    ("blocks", "half"): ("gemma4_vision", None, None),
 }
 LATENT = {"hy_v4", "deepseek_v2", "deepseek_v3", "glm_moe_dsa"}  # the rotary part has its own size
 # Models whose attention cuts the rotary part out, for a function that rotates all it gets.
@@ -82,20 +75,18 @@ def made_config(vector: Vector) -> Any:
     rope, rule = vector["rope"], dict(vector["rope"]["scaling"])
     order, pairing, part, kind = named(vector)
     needs = "reverse" if rope["reverse"] else kind if kind == "ntk-aware" else order
-    name, size, rotary = MODELS.get((needs, pairing, part)), rope["head_dim"], rope["rotary_dim"]
-    if name == "sam3_vit_model":  # of two axes, and the only one of coordinates
-        name = name if len(vector["positions"]) == 2 else None
-    elif rope["continuous"]:
-        name = None
-    if name is None or kind not in RULES:
+    name = MODELS.get((needs, pairing), [None] * 3)[EVERY.index(part)]
+    size, rotary = rope["head_dim"], rope["rotary_dim"]
+    if name is None or kind not in RULES or (rope["continuous"] and name != "sam3_vit_model"):
+        return None
+    if name == "sam3_vit_model" and len(vector["positions"]) > 2:
         return None
     more = {"embed_dim": size, "num_heads": 1} if name.endswith("_vision") else {}
     if name in LATENT:
         more = {"qk_rope_head_dim": rotary, "qk_nope_head_dim": size - rotary}
     if name.endswith("_text"):
-        time, height, width = sections(rope)
-        ernie = order == "ernie"
-        rule["mrope_section"] = [height, width, time] if ernie else [time, height, width]
+        time, *space = sections(rope)
+        rule["mrope_section"] = [*space, time] if order == "ernie" else [time, *space]
     if part == "first" and name not in ("glm_moe_dsa", "minimax_m3_vl_vision"):
         rule["partial_rotary_factor"] = rotary / size
     longer = rule["factor"] if kind in ("yarn", "longrope", "llama3") else 1
@@ -104,7 +95,7 @@ def made_config(vector: Vector) -> Any:
         num_attention_heads=1,
         num_key_value_heads=1,
         head_dim=rotary if name in LATENT else size,
-        max_position_embeddings=int(rule.get("original_max_position_embeddings", 4096) * longer),
+        max_position_embeddings=int(rule.get(ORIGINAL, 4096) * longer),
         rope_parameters={**rule, "rope_theta": rope["theta"]},
         **more,
     )
@@ -115,14 +106,12 @@ class Model:
 
     def __init__(self, vector: Vector, config: Any) -> None:
         self.vector, self.config, self.name = vector, config, config.model_type
-        self.call = CALLS.get(self.name, Call())
-        module = type(config).__module__.replace(".configuration_", ".modeling_")
-        self.code = importlib.import_module(module)
-        of_vision = "Vision" in type(config).__name__
-        ropes = [each for each in vars(self.code) if each.endswith("RotaryEmbedding")]
-        ropes = [each for each in ropes if ("Vision" in each) == of_vision]
-        self.rope = getattr(self.code, ropes[0])(config) if ropes else None
-        self.layer_type = None
+        self.call, self.layer_type = CALLS.get(self.name, Call()), None
+        module, vision = type(config).__module__, "Vision" in type(config).__name__
+        self.code = importlib.import_module(module.replace(".configuration_", ".modeling_"))
+        names = [name for name in vars(self.code) if name.endswith("RotaryEmbedding")]
+        names = [name for name in names if ("Vision" in name) == vision]
+        self.rope = getattr(self.code, names[0])(config) if names else None
         if isinstance(getattr(self.rope, "rope_type", None), dict):
             self.layer_type = config.layer_types[vector["layer"]]
             if self.name == "deepseek_v4":
@@ -163,7 +152,7 @@ class Model:
             return turn(torch.cat(found[::-1], -1)[None], q, k)
         found = found[::-1] if self.name == "gptj" else found  # sin before cos
         found += {"gemma4_vision": (grid,), "pixtral": (0,)}.get(self.name, ())
-        turn, turned = getattr(self.code, self.call.name), (q, k)
+        turn = getattr(self.code, self.call.name)
         if self.call.tokens_first:
             q, k = q.transpose(1, 2), k.transpose(1, 2)
         turned = [turn(x, *found) for x in (q, k)] if self.call.each else turn(q, k, *found)
