@@ -63,10 +63,14 @@ were found in the source, and no vector shows them:"""
 
 @dataclass(frozen=True)
 class Library:
-    """What is installed to ask a library. packages: of pip; alone: without what they require."""
+    """What is installed to ask a library. packages: of pip; alone: without what they require.
+
+    options: of pip for those alone, in which {home} is the environment.
+    """
 
     packages: tuple[str, ...]
     alone: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 LIBRARIES: dict[str, Library] = {
@@ -86,6 +90,13 @@ LIBRARIES: dict[str, Library] = {
     "mlx": Library(("numpy", "mlx[cpu]==0.32.4", "mlx-lm==0.32.2")),
     "onnxruntime": Library(("numpy", "onnx==1.23.2", "onnxruntime==1.32.0")),
     "tinygrad": Library(("numpy", "tinygrad==0.13.0")),
+    "llama-cpp-python": Library(  # of its source, which has llama.cpp, ggml alone in 4 minutes
+        ("numpy",),
+        alone=("llama-cpp-python==0.3.36",),
+        options=("--no-binary=llama-cpp-python", "--no-cache-dir",
+                 "--config-settings=build-dir={home}/ggml", "--config-settings=build.targets=ggml",
+                 "--config-settings=install.components=none"),
+    ),
 }  # fmt: skip
 
 
@@ -98,7 +109,8 @@ def measure(name: str, environments: Path) -> None:
         install = [python, "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *library.packages], check=True)
         if library.alone:
-            subprocess.run([*install, "--no-deps", *library.alone], check=True)
+            options = [option.format(home=home.absolute()) for option in library.options]
+            subprocess.run([*install, "--no-deps", *options, *library.alone], check=True)
     with TemporaryDirectory() as folder:
         found = Path(folder, "found.json")
         adapter = SUITE / "adapters" / f"{name.replace('-', '_')}_adapter.py"
