@@ -60,6 +60,7 @@ CALLS = {  # of the models whose call differs
     "deepseek_v3": Call("apply_rotary_pos_emb_interleave"),
     "glm_moe_dsa": Call("apply_rotary_pos_emb_interleave"),
     "deepseek_v4": Call(each=True),
+    "gemma4_text": Call(each=True),
     "gemma4_unified_text": Call(each=True),
     "gemma4_vision": Call("apply_multidimensional_rope", tokens_first=True, each=True, grid=True),
     "sam3_vit_model": Call("apply_rotary_pos_emb_2d", grid=True),
