@@ -177,10 +177,7 @@ def _answer(
 
 
 def _is_as(
-    rotation: Rotation,
-    answers: tuple[Tensor, ...] | None,
-    xs: tuple[Tensor, ...],
-    tables: Tables,
+    rotation: Rotation, answers: tuple[Tensor, ...] | None, xs: tuple[Tensor, ...], tables: Tables
 ) -> bool:
     if answers is None:
         return False
@@ -337,9 +334,7 @@ def rotating_class(cls: type, rotations: tuple[tuple[Place, Rotation], ...]) -> 
 
 
 def _with_globals(
-    function: types.FunctionType,
-    rotations: dict[Place, Rotation],
-    scope: dict[str, dict[str, Any]],
+    function: types.FunctionType, rotations: dict[Place, Rotation], scope: dict[str, dict[str, Any]]
 ) -> types.FunctionType:
     """Return a copy of a function, and of those that it wraps, that calls the replacements."""
     module = function.__globals__.get("__name__", "")
