@@ -34,11 +34,7 @@ EARLY = 1.0  # seconds until torch is imported: the page is loaded first
 
 
 def serve(
-    port: int | None,
-    link: str,
-    opens: bool,
-    say: Callable[[str], None],
-    run: str | None = None,
+    port: int | None, link: str, opens: bool, say: Callable[[str], None], run: str | None = None
 ) -> None:
     """Serve the page until Ctrl-C.
 
@@ -161,10 +157,7 @@ def make_app(files: Mapping[str, bytes], answers: Mapping[str, Answer], token: s
         return await run_in_threadpool(_answered, alone, answer, body)
 
     return Starlette(
-        routes=[
-            Route("/api/{name}", ask, methods=["POST"]),
-            Route("/{path:path}", serve),
-        ],
+        routes=[Route("/api/{name}", ask, methods=["POST"]), Route("/{path:path}", serve)],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False),
             Middleware(BaseHTTPMiddleware, dispatch=admit),
