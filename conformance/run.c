@@ -14,12 +14,14 @@ static const double FREQUENCIES = 4e-6, TABLES = 1e-6, PRODUCT = 8.0 / 16777216.
 static const char *NAMES[FIELDS] = {"inverse_frequencies", "attention_factor", "cos", "sin",
                                     "rotated_q", "rotated_k", "q", "k"};
 static const char *LEVELS[3] = {"frequencies", "tables", "rotate"};
+static const char *DTYPES[3] = {"float32", "bfloat16", "float16"};
+static const double ROUNDING[3] = {1.0 / 4194304, 1.0 / 128, 1.0 / 1024};
 
 typedef struct { int count; double *numbers; } list;
 static const char *file_name = "";
 static int counts[3]; /* passed, with float32 angles, failed */
 
-static void stop(const char *what) {
+static _Noreturn void stop(const char *what) {
     fprintf(stderr, "conformance: %s must be a file of vectors: %s\n", file_name, what);
     exit(2);
 }
@@ -46,11 +48,10 @@ static list numbers(FILE *file) {
     return found;
 }
 
-static int field_of(const char *name) {
-    for (int i = 0; i < FIELDS; i++)
-        if (!strcmp(name, NAMES[i])) return i;
-    stop("a field is unknown");
-    return 0;
+static int index_of(const char *name, const char **names, int count) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(name, names[i])) return i;
+    stop("a field or a dtype is unknown");
 }
 
 /* The two dimensions of pair i. */
@@ -64,9 +65,7 @@ static void places(const vector *v, const char *pairing, int i, int *first, int 
 
 /* How far number i of a field may be off; angles: whether float32 may have rounded them. */
 static double bound(const vector *v, int field, int i, int angles) {
-    double coarse = !strcmp(v->dtype, "bfloat16") ? 1.0 / 128
-                  : !strcmp(v->dtype, "float16")  ? 1.0 / 1024 : 1.0 / 4194304;
-    double factor = fabs(v->attention_factor);
+    double coarse = ROUNDING[index_of(v->dtype, DTYPES, 3)], factor = fabs(v->attention_factor);
     if (field == 0) return FREQUENCIES * fabs(v->inverse_frequencies[i]) + 1e-30;
     if (field == 1) return FREQUENCIES * factor;
     int pair = i % v->pairs, token = i / v->pairs, a, b;
@@ -137,7 +136,7 @@ static void run(FILE *file) {
         memset(found, 0, sizeof found), strcpy(names[0], "");
         if (strcmp(name, "vector")) stop("a vector is expected");
         word(file, v.area, sizeof v.area), word(file, v.name, sizeof v.name);
-        word(file, v.dtype, sizeof v.dtype);
+        word(file, v.dtype, sizeof v.dtype), index_of(v.dtype, DTYPES, 3);
         for (word(file, name, sizeof name); strcmp(name, "end"); word(file, name, sizeof name)) {
             if (!strcmp(name, "head_dim")) v.head_dim = (int)number(file);
             else if (!strcmp(name, "rotary_dim")) v.rotary_dim = (int)number(file);
@@ -165,8 +164,8 @@ static void run(FILE *file) {
                 if (strcmp(names[count - 1], name)) strcpy(names[count++], name);
                 if (count == RESULTS) stop("a vector has too many traps");
                 word(file, name, sizeof name);
-                found[count - 1][field_of(name)] = numbers(file);
-            } else found[0][field_of(name)] = numbers(file);
+                found[count - 1][index_of(name, NAMES, FIELDS)] = numbers(file);
+            } else found[0][index_of(name, NAMES, FIELDS)] = numbers(file);
         }
         int table = v.tokens * v.pairs, heads = v.tokens * v.head_dim, k = !!found[0][7].count;
         int sizes[FIELDS] = {v.pairs, 1, table, table, heads, k * heads, heads, k * heads};

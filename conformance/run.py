@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -46,9 +47,8 @@ def load(folder: Path, areas: list[str]) -> list[Vector]:
             raise ValueError(f"{path.name} must be JSON: {error}") from None
         if not isinstance(content, dict) or content.get("version") != VERSION:
             raise ValueError(f"{path.name} must be a file of vectors, version {VERSION}")
-        for vector in content.get("vectors", ()):
-            if not set(vector) >= NEEDED:
-                raise ValueError(f"{path.name} must have all fields of schema.json in each vector")
+        if not all(set(vector) >= NEEDED for vector in content.get("vectors", ())):
+            raise ValueError(f"{path.name} must have all fields of schema.json in each vector")
         vectors += content.get("vectors", ())
     return vectors
 
@@ -67,25 +67,22 @@ def places(rope: Vector, pairing: str) -> np.ndarray:
 def bounds(vector: Vector, angles: bool) -> dict[str, np.ndarray]:
     """Return how far each number may be off. angles: whether float32 may have rounded them."""
     rope, factor = vector["rope"], abs(vector["attention_factor"] or 1.0)
-    limits: dict[str, np.ndarray] = {}
+    limits = {"attention_factor": np.array(FREQUENCIES * factor)}
     if vector["inverse_frequencies"]:
         f = np.abs(np.array(vector["inverse_frequencies"]))
         axes = [axis for axis, _, _ in rope["axes"] or [[0, 0, 1]] * len(f)]
         at = np.abs(np.array(vector["positions"], float).reshape(max(axes) + 1, -1))
-        rounded = np.minimum(2.0, PRODUCT * at[axes].T * f) if angles else 0.0 * at[axes].T * f
-        off = factor * (TABLES + rounded)
-        limits = {"inverse_frequencies": FREQUENCIES * f + 1e-30, "cos": off, "sin": off}
-        limits["attention_factor"] = np.array(FREQUENCIES * factor)
+        off = factor * (TABLES + angles * np.minimum(2.0, PRODUCT * at[axes].T * f))
+        limits |= {"inverse_frequencies": FREQUENCIES * f + 1e-30, "cos": off, "sin": off}
     else:  # keys that move
         off = np.full((len(vector["k"]), rope["rotary_dim"] // 2), 4 * TABLES + angles * 4e-3)
     coarse = ROUNDING[vector["dtype"]]
+    reads, writes = (places(rope, rope[each]) for each in ("pairing", "write_pairing"))
     for name in ("q", "k"):
         if vector[name]:
             x = np.abs(np.array(vector[name]))
             limit = coarse * x + 1e-6
-            size = x[:, places(rope, rope["pairing"])].sum(-1)
-            writes = places(rope, rope["write_pairing"])
-            limit[:, writes] = (size * (off + coarse * factor))[..., None]
+            limit[:, writes] = (x[:, reads].sum(-1) * (off + coarse * factor))[..., None]
             limits[f"rotated_{name}"] = limit
     return limits
 
@@ -180,6 +177,7 @@ def main() -> int:
         if spec is None or spec.loader is None:
             raise ValueError(f"adapter must be a Python file, got {options.adapter}")
         adapter = importlib.util.module_from_spec(spec)
+        sys.path.append(str(options.adapter.parent))  # what the adapter imports beside it
         spec.loader.exec_module(adapter)
         records = run(adapter, vectors)
         if not records:
@@ -190,7 +188,10 @@ def main() -> int:
         kind = "" if isinstance(problem, (ValueError, OSError)) else f"{type(problem).__name__}: "
         print(f"conformance: {kind}{' '.join(str(problem).split())}", file=sys.stderr)
         return 2
-    print(summary(records))
+    try:
+        print(summary(records), flush=True)
+    except BrokenPipeError:  # who reads it has enough, as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1 if any(record["result"] == "invalid" for record in records) else 0
 
 

@@ -47,7 +47,8 @@ HOW = """A cell is the number of right results of those asked: levels of vectors
 how many of the right ones are so only within the error of float32 angles: a choice of
 most libraries, which costs exactness at far positions, and no mistake. **Bold**: some are
 wrong. Versions are those of the package index in November 2026, on a CPU; mlx stands for
-mlx-lm 0.32.2 on it, and tinygrad 0.14.0 cannot import its model. ONNX Runtime is given
+mlx-lm 0.32.2 on it, llama-cpp-python for ggml 0.25.3 of llama.cpp, and tinygrad 0.14.0 cannot
+import its model. ONNX Runtime is given
 the vector's cos and sin, so it is asked the rotation alone. timm and transformers have
 more ropes than these vectors can state."""
 REASONS = """## Each failure
@@ -64,10 +65,14 @@ were found in the source, and no vector shows them:"""
 
 @dataclass(frozen=True)
 class Library:
-    """What is installed to ask a library. packages: of pip; alone: without what they require."""
+    """What is installed to ask a library. packages: of pip; alone: without what they require.
+
+    options: of pip for those alone, in which {home} is the environment.
+    """
 
     packages: tuple[str, ...]
     alone: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 LIBRARIES: dict[str, Library] = {
@@ -87,6 +92,13 @@ LIBRARIES: dict[str, Library] = {
     "mlx": Library(("numpy", "mlx[cpu]==0.32.4", "mlx-lm==0.32.2")),
     "onnxruntime": Library(("numpy", "onnx==1.23.2", "onnxruntime==1.32.0")),
     "tinygrad": Library(("numpy", "tinygrad==0.13.0")),
+    "llama-cpp-python": Library(  # of its source, which has llama.cpp, ggml alone in 4 minutes
+        ("numpy",),
+        alone=("llama-cpp-python==0.3.36",),
+        options=("--no-binary=llama-cpp-python", "--no-cache-dir",
+                 "--config-settings=build-dir={home}/ggml", "--config-settings=build.targets=ggml",
+                 "--config-settings=install.components=none"),
+    ),
 }  # fmt: skip
 
 
@@ -99,7 +111,8 @@ def measure(name: str, environments: Path) -> None:
         install = [python, "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *library.packages], check=True)
         if library.alone:
-            subprocess.run([*install, "--no-deps", *library.alone], check=True)
+            options = [option.format(home=home.absolute()) for option in library.options]
+            subprocess.run([*install, "--no-deps", *options, *library.alone], check=True)
     with TemporaryDirectory() as folder:
         found = Path(folder, "found.json")
         adapter = SUITE / "adapters" / f"{name.replace('-', '_')}_adapter.py"

@@ -4,36 +4,35 @@ Its models give it the first rotary_dim dimensions. Phi-3's layer gets all token
 depend on their number.
 """
 
-from __future__ import annotations
-
 import os
+from functools import partial
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "torch"
 
-import numpy as np
 import torch
 from keras_hub.layers import RotaryEmbedding
 from keras_hub.src.models.llama.llama_rotary_embedding import LlamaRotaryEmbedding
 from keras_hub.src.models.phi3.phi3_rotary_embedding import Phi3SuScaledRotaryEmbedding
+from offered import ORIGINAL, Offer, Result, Vector, asked, heads, joined
 
-MODELS = {  # of which Keras Hub has a backbone with this layer, and the rules that it offers
-    "llama": ("default", "linear", "llama3"),
-    "phi3": ("default", "longrope"),
-    "gpt_oss": ("yarn",),
-    "gemma3": ("default", "linear"),
-    **dict.fromkeys(("mistral", "qwen2", "qwen3", "gemma2", "gpt_neox"), ("default",)),
-}
-RULES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
+HALF = partial(Offer, ("half",), ("all", "first"))
+PLAIN_MODELS = ("llama", "phi3", "gemma3", "mistral", "qwen2", "qwen3", "gemma2", "gpt_neox")
+OFFERED = [  # rules, and the models of which Keras Hub has a backbone whose layer gets them
+    HALF(("default",), models=PLAIN_MODELS),
+    HALF(("linear",), models=("llama", "gemma3")),
+    HALF(("dynamic", "ntk-aware"), models=()),
+    HALF(("yarn",), models=("gpt_oss",), lacks=("attention_factor", "mscale")),
+    HALF(("llama3",), models=("llama",)),
+    Offer(("half",), rules=("longrope",), models=("phi3",)),
+]
 
 
-def layer_of(rope: dict[str, Any], rules: tuple[str, ...], dtype: str) -> Any:
-    """Return the layer, or None where there is none for the rope."""
+def layer_of(rope: Vector, dtype: str) -> Any:
+    """Return the layer."""
     scaling, theta = rope["scaling"], rope["theta"]
     rule, factor = scaling["rope_type"], scaling.get("factor", 1.0)
-    original = scaling.get("original_max_position_embeddings", 4096)
-    if rule not in rules or {"use_dynamic_ntk", "attention_factor", "mscale"} & set(scaling):
-        return None
+    original = scaling.get(ORIGINAL, 4096)
     if rule == "llama3":
         return LlamaRotaryEmbedding(
             theta,
@@ -47,40 +46,24 @@ def layer_of(rope: dict[str, Any], rules: tuple[str, ...], dtype: str) -> Any:
         short, long = scaling["short_factor"], scaling["long_factor"]
         longest = int(original * factor)
         return Phi3SuScaledRotaryEmbedding(short, long, longest, original, theta, dtype=dtype)
+    options = {x: scaling[x] for x in ("beta_fast", "beta_slow", "truncate") if x in scaling}
     if rule == "yarn":
-        options = {x: scaling[x] for x in ("beta_fast", "beta_slow", "truncate") if x in scaling}
-        options["original_max_position_embeddings"] = original
-        return RotaryEmbedding(theta, factor, "yarn", dtype=dtype, **options)
+        options[ORIGINAL] = original
     rule = "linear" if rule == "default" else rule
-    return RotaryEmbedding(theta, scaling.get("alpha", factor), rule, dtype=dtype)
+    return RotaryEmbedding(theta, scaling.get("alpha", factor), rule, dtype=dtype, **options)
 
 
-def rotate(vector: dict[str, Any]) -> Any:
+@asked(*OFFERED)
+def rotate(vector: Vector) -> Result:
     """Level 3."""
-    rope, config, size = vector["rope"], vector["config"], vector["rope"]["rotary_dim"]
-    if (
-        "interleaved" in (rope["pairing"], rope["write_pairing"])
-        or rope["start"]
-        or rope["axes"]
-        or rope["reverse"]
-        or vector["cached"] is not None
-        or (rope["scaling"]["rope_type"] == "longrope" and size < rope["head_dim"])
-    ):
-        return None
-    rules = RULES if config is None else MODELS.get(config["model_type"], ())
-    layer = layer_of(rope, rules, vector["dtype"])
-    if layer is None:
-        return None
-    made, at = [], torch.tensor(vector["positions"])
-    for name in ("q", "k"):
-        if vector[name]:
-            x = torch.tensor(vector[name], dtype=getattr(torch, vector["dtype"]))
-            if isinstance(layer, Phi3SuScaledRotaryEmbedding):
-                full = torch.zeros(1, vector["length"], 1, size)
-                full[0, at, 0] = x
-                y = layer(full)[:, at]
-            else:
-                y = layer(x[None, :, None, :size], positions=at)
-            y = torch.cat([y[0, :, 0], x[:, size:]], -1)
-            made.append(np.array(y.detach().float()))
-    return made
+    layer, at = layer_of(vector["rope"], vector["dtype"]), torch.tensor(vector["positions"])
+    made = []
+    for head in heads(vector, cut=True):
+        x = head.transpose(1, 2)
+        if isinstance(layer, Phi3SuScaledRotaryEmbedding):
+            full = x.new_zeros(1, vector["length"], 1, x.shape[-1])
+            full[:, at] = x
+            made.append(layer(full)[:, at])
+        else:
+            made.append(layer(x, positions=at))
+    return joined(vector, made, cut=True)

@@ -1,19 +1,13 @@
 """ropewalk itself, all levels."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
-from torch import Tensor
+from offered import Result, Vector, heads, joined
 
 from ropewalk import ModelSpec, RotaryEmbedding, RotarySpec
 from ropewalk.tools.catalogue.entries import rotary_spec
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-
-def spec_of(vector: dict[str, Any]) -> RotarySpec:
+def spec_of(vector: Vector) -> RotarySpec:
     """Return the rope of a vector, of a model by its config.json."""
     if vector["config"] is None:
         return rotary_spec(vector["rope"])
@@ -22,35 +16,24 @@ def spec_of(vector: dict[str, Any]) -> RotarySpec:
     return rope
 
 
-def frequencies(vector: dict[str, Any]) -> Any:
+def frequencies(vector: Vector) -> Result:
     """Level 1."""
     spec, length = spec_of(vector), vector["length"]
     return spec.inverse_frequencies(length), spec.amplitude_at(length)
 
 
-def tables(vector: dict[str, Any]) -> Any:
+def tables(vector: Vector) -> Result:
     """Level 2."""
-    return RotaryEmbedding(spec_of(vector)).tables(
-        torch.tensor(vector["positions"]), length=vector["length"]
-    )
+    rope, at = RotaryEmbedding(spec_of(vector)), torch.tensor(vector["positions"])
+    return rope.tables(at, length=vector["length"])
 
 
-def rotate(vector: dict[str, Any]) -> Any:
+def rotate(vector: Vector) -> Result:
     """Level 3."""
     rope, at = RotaryEmbedding(spec_of(vector)), torch.tensor(vector["positions"])
-
-    def heads(name: str) -> Tensor:
-        return torch.tensor(vector[name], dtype=torch.float64).to(DTYPES[vector["dtype"]])[
-            None, None
-        ]
-
+    x, length = heads(vector), vector["length"]
     if vector["cached"] is not None:
         old = RotaryEmbedding(rotary_spec(vector["cached"]["rope"]))
         before = torch.tensor(vector["cached"]["positions"])
-        plain = old.unrotate(heads("k"), before, length=vector["length"])
-        return [rope.rotate(plain, at, length=vector["length"])[0, 0].float()]
-    return [
-        rope.rotate(heads(name), at, length=vector["length"])[0, 0].float()
-        for name in ("q", "k")
-        if vector[name]
-    ]
+        x = [old.unrotate(each, before, length=length) for each in x]
+    return joined(vector, [rope.rotate(each, at, length=length) for each in x])

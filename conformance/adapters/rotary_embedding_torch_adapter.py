@@ -7,77 +7,57 @@ by get_axial_freqs: a grid from 0, or offsets for positions between. It has the 
 are asked at level 1 of any pairing.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
+from offered import EVERY, Offer, Result, Vector, asked, heads, joined, sections
 from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+from torch import Tensor
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+RULES = ("linear", "ntk-aware")
+PLAIN = Offer(("interleaved",), EVERY, ("default", *RULES), end=2**31)
+SCALED = Offer(parts=EVERY, rules=RULES)
+AXIAL = Offer(("interleaved",), orders=("axial",))
 
 
-def rope_of(vector: dict[str, Any]) -> RotaryEmbedding | None:
-    """Return the library's module for a vector's rope, None if it offers no such rope."""
-    rope, scaling = vector["rope"], dict(vector["rope"]["scaling"])
-    rule, factor = scaling.pop("rope_type"), scaling.pop("factor", 1.0)
-    alpha, axes, dim = scaling.pop("alpha", None), rope["axes"], rope["rotary_dim"]
-    if axes:
-        dim //= axes[-1][0] + 1
-    n = dim // 2
-    if not (
-        (rule in ("default", "linear") or (rule == "dynamic" and alpha))
-        and not (scaling or rope["reverse"] or rope["blocks"] or vector["cached"])
-        and (not axes or axes == [[i // n, i % n, n] for i in range(len(axes))])
-        and (axes or min(vector["positions"]) >= 0)
-        and rope["amplitude"] == 1
-    ):
-        return None
+def rope_of(rope: Vector, axes: int = 1) -> RotaryEmbedding:
+    """Return the library's module for one of the axes."""
     return RotaryEmbedding(
-        dim,
+        rope["rotary_dim"] // axes,
         theta=rope["theta"],
-        interpolate_factor=factor,
-        theta_rescale_factor=alpha or 1.0,
+        interpolate_factor=rope["scaling"].get("factor", 1.0),
+        theta_rescale_factor=rope["scaling"].get("alpha", 1.0),
     )
 
 
-def interleaved(vector: dict[str, Any]) -> bool:
-    """Return whether a vector's pairs are the library's."""
-    return vector["rope"]["pairing"] == vector["rope"]["write_pairing"] == "interleaved"
-
-
-def frequencies(vector: dict[str, Any]) -> Any:
+@asked(PLAIN, SCALED)
+def frequencies(vector: Vector) -> Result:
     """Level 1: the angles of the second of two positions, in which the rules show."""
-    rope, plain = rope_of(vector), vector["rope"]["scaling"]["rope_type"] == "default"
-    if rope is None or vector["rope"]["axes"] or (plain and not interleaved(vector)):
-        return None
+    rope = rope_of(vector["rope"])
     return rope(rope.get_seq_pos(2))[1, ::2].detach(), 1.0
 
 
-def rotate(vector: dict[str, Any]) -> Any:
+def one_axis(rope: RotaryEmbedding, x: Tensor, at: list[int], start: int) -> Tensor:
+    """Return x rotated, (1, 1, S, D)."""
+    if start:
+        return apply_rotary_emb(rope(torch.tensor(at)), x, start_index=start)
+    if at == list(range(at[0], at[0] + len(at))):
+        return rope.rotate_queries_or_keys(x, offset=at[0])
+    rows = zip(at, x.split(1, -2), strict=True)
+    return torch.cat([rope.rotate_queries_or_keys(row, offset=p) for p, row in rows], -2)
+
+
+@asked(PLAIN, AXIAL)
+def rotate(vector: Vector) -> Result:
     """Level 3."""
-    rope, at, start = rope_of(vector), vector["positions"], vector["rope"]["start"]
-    if rope is None or not interleaved(vector):
+    given, at = vector["rope"], vector["positions"]
+    if vector in PLAIN:
+        rope = rope_of(given)
+        return joined(vector, [one_axis(rope, x, at, given["start"]) for x in heads(vector)])
+    if len(set(sections(given)[: len(at)])) > 1:
         return None
-    results = []
-    for name in ("q", "k"):
-        x = torch.tensor(vector[name], dtype=torch.float64).to(DTYPES[vector["dtype"]])
-        if not vector[name]:
-            continue
-        if vector["rope"]["continuous"]:
-            freqs = [rope.get_axial_freqs(1, 1, offsets=p)[0] for p in zip(*at, strict=True)]
-            rows = [apply_rotary_emb(torch.cat(freqs), x)]
-        elif vector["rope"]["axes"]:
-            freqs = rope.get_axial_freqs(*(max(axis) + 1 for axis in at))
-            rows = [apply_rotary_emb(freqs[tuple(at)], x)]
-        elif start:
-            rows = [apply_rotary_emb(rope(torch.tensor(at)), x, start_index=start)]
-        elif at == list(range(at[0], at[0] + len(at))):
-            rows = [rope.rotate_queries_or_keys(x[None, None], offset=at[0])[0, 0]]
-        else:
-            rows = [
-                rope.rotate_queries_or_keys(row[None, None, None], offset=p)[0, 0]
-                for p, row in zip(at, x, strict=True)
-            ]
-        results.append(torch.cat(rows).detach().float())
-    return results
+    rope = rope_of(given, len(at))
+    if given["continuous"]:
+        rows = [rope.get_axial_freqs(1, 1, offsets=each)[0] for each in zip(*at, strict=True)]
+        angles = torch.cat(rows)
+    else:
+        angles = rope.get_axial_freqs(*(max(axis) + 1 for axis in at))[tuple(at)]
+    return joined(vector, [apply_rotary_emb(angles, x) for x in heads(vector)])

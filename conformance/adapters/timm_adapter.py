@@ -5,17 +5,14 @@ grid, so a vector's tokens are picked out of the grid that holds them. DINOv3's 
 the middle of patches, from -1 to 1, and M-RoPE's time is 0: only their frequencies can be asked.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
-from torch import Tensor
+from offered import Offer, Result, Vector, asked, heads, joined, once, sections
 
 # `import timm` needs torchvision; its file of ropes, which timm.layers exports, does not.
 layers, found = ModuleType("layers_of_timm"), find_spec("timm")
@@ -24,73 +21,56 @@ if found is None or found.origin is None:
 layers.__path__ = [str(Path(found.origin).parent / "layers")]
 sys.modules[layers.__name__] = layers
 ropes = importlib.import_module("layers_of_timm.pos_embed_sincos")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+GRID, MROPE = Offer(orders=("axial", "width first")), Offer(orders=("interleaved",))
 
 
-def grid_rope(vector: dict[str, Any]) -> Any:
-    """Return the module of height, then width, or of width first, in one of both pairings."""
-    rope, order = vector["rope"], vector["order"]
-    if order not in ("axial", "width first") or len({axis for axis, _, _ in rope["axes"]}) != 2:
+@asked(GRID)
+def grid(vector: Vector) -> Result:
+    """Return the bands of a grid, and the sines and cosines of the vector's tokens, (S, 2D).
+
+    Its axes are height, then width, or width first, in one of both pairings.
+    """
+    rope, at = vector["rope"], torch.tensor(vector["positions"])
+    if len(at) != 2 or rope["continuous"]:
         return None
-    if rope["rotary_dim"] != rope["head_dim"] or rope["continuous"]:
-        return None
-    return ropes.RotaryEmbeddingCat(
+    module = ropes.RotaryEmbeddingCat(
         rope["head_dim"],
         temperature=rope["theta"],
         in_pixels=False,
-        grid_indexing="ij" if order == "axial" else "xy",
+        grid_indexing="ij" if vector["order"] == "axial" else "xy",
         rotate_half=rope["pairing"] == "half",
     )
+    height, width = (int(row.max()) + 1 for row in at)
+    return module.bands, module.get_embed([height, width])[at[0] * width + at[1]]
 
 
-def embedding(vector: dict[str, Any]) -> Tensor | None:
-    """Return the sines and cosines of the vector's tokens, (S, 2D)."""
-    module = grid_rope(vector)
-    if module is None:
-        return None
-    rows, columns = torch.tensor(vector["positions"])
-    width = int(columns.max()) + 1
-    return module.get_embed([int(rows.max()) + 1, width])[rows * width + columns]
-
-
-def frequencies(vector: dict[str, Any]) -> Any:
+@asked(GRID, MROPE)
+def frequencies(vector: Vector) -> Result:
     """Level 1."""
-    rope, module = vector["rope"], grid_rope(vector)
-    if module is not None:
-        return torch.cat([module.bands, module.bands]), 1.0
-    if vector["order"] == "axial" and rope["continuous"] and rope["pairing"] == "half":
-        periods = ropes.RotaryEmbeddingDinoV3(rope["head_dim"], temperature=rope["theta"]).periods
-        return torch.cat([1 / periods, 1 / periods]), 1.0
-    if vector["order"] == "interleaved" and rope["rotary_dim"] == rope["head_dim"]:
-        section = [sum(axis == n for axis, _, _ in rope["axes"]) for n in range(3)]
-        mrope = ropes.RotaryEmbeddingMRope(
-            rope["head_dim"], tuple(section), temperature=rope["theta"]
-        )
-        return mrope.inv_freq, 1.0
-    return None
+    rope, found = vector["rope"], grid(vector)
+    size, theta = rope["head_dim"], rope["theta"]
+    if found is not None:
+        return torch.cat([found[0]] * 2), 1.0
+    if vector in MROPE:
+        section = tuple(sections(rope))
+        return ropes.RotaryEmbeddingMRope(size, section, temperature=theta).inv_freq, 1.0
+    if not rope["continuous"] or rope["pairing"] == "interleaved":
+        return None
+    return torch.cat([1 / ropes.RotaryEmbeddingDinoV3(size, temperature=theta).periods] * 2), 1.0
 
 
-def tables(vector: dict[str, Any]) -> Any:
+def tables(vector: Vector) -> Result:
     """Level 2."""
-    found = embedding(vector)
+    found = grid(vector)
     if found is None:
         return None
-    sin, cos = found.chunk(2, -1)
-    if vector["rope"]["pairing"] == "half":
-        return cos.chunk(2, -1)[0], sin.chunk(2, -1)[0]
-    return cos[:, ::2], sin[:, ::2]
+    return [once(table, vector["rope"]["pairing"]) for table in found[1].chunk(2, -1)[::-1]]
 
 
-def rotate(vector: dict[str, Any]) -> Any:
+def rotate(vector: Vector) -> Result:
     """Level 3."""
-    found = embedding(vector)
+    found, half = grid(vector), vector["rope"]["pairing"] == "half"
     if found is None:
         return None
-    return [
-        ropes.apply_rot_embed_cat(
-            torch.tensor(vector[name], dtype=DTYPES[vector["dtype"]])[None, None],
-            found,
-            half=vector["rope"]["pairing"] == "half",
-        )[0, 0].float()
-        for name in ("q", "k")
-    ]
+    turn = ropes.apply_rot_embed_cat
+    return joined(vector, [turn(x, found[1], half=half) for x in heads(vector)])

@@ -4,42 +4,31 @@ Their tables reach to max_seq_len and are asked by position. Llama 3.1's rope ro
 pairs, since torchtune permutes the weights of a checkpoint; its frequencies are asked of both.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from offered import ORIGINAL, Offer, Result, Vector, asked, heads, joined, once
+from torch import nn
 from torchtune.models.llama3_1 import Llama3ScaledRoPE
 from torchtune.models.phi3 import Phi3RotaryPositionalEmbeddings
 from torchtune.models.qwen2 import Qwen2RotaryPositionalEmbeddings
 from torchtune.modules import RotaryPositionalEmbeddings
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-LONGEST = 2**20  # a table of more positions takes gigabytes
+END = 2**20  # a table of more positions takes gigabytes
+PLAIN, LLAMA3 = Offer(end=END), Offer(rules=("llama3",), end=END)
+ROTATED = Offer(("interleaved",), rules=("default", "llama3"), end=END)
 
 
-def rope_of(vector: dict[str, Any]) -> nn.Module | None:
-    """Return the library's module for a vector's rope, None if it offers no such rope."""
-    rope, scaling, at = vector["rope"], vector["rope"]["scaling"], vector["positions"]
-    if (
-        (rope["axes"] or rope["reverse"] or rope["amplitude"] != 1 or vector["cached"])
-        or rope["rotary_dim"] != rope["head_dim"]
-        or rope["pairing"] != rope["write_pairing"]
-        or not 0 <= min(at) <= max(at) < LONGEST
-    ):
-        return None
-    sizes = {"dim": rope["head_dim"], "max_seq_len": max(at) + 1, "base": rope["theta"]}
-    if scaling["rope_type"] == "llama3":
+def rope_of(vector: Vector) -> nn.Module:
+    """Return the library's module for a vector's rope."""
+    rope, rule, longest = vector["rope"], vector["rope"]["scaling"], max(vector["positions"]) + 1
+    sizes = {"dim": rope["head_dim"], "max_seq_len": longest, "base": rope["theta"]}
+    if vector in LLAMA3:
         return Llama3ScaledRoPE(
             **sizes,
-            scale_factor=scaling["factor"],
-            low_freq_factor=scaling["low_freq_factor"],
-            high_freq_factor=scaling["high_freq_factor"],
-            old_context_len=scaling["original_max_position_embeddings"],
+            scale_factor=rule["factor"],
+            low_freq_factor=rule["low_freq_factor"],
+            high_freq_factor=rule["high_freq_factor"],
+            old_context_len=rule[ORIGINAL],
         )
-    if scaling["rope_type"] != "default":
-        return None
     if rope["pairing"] == "interleaved":
         return RotaryPositionalEmbeddings(**sizes)
     if vector["name"].startswith("qwen") or rope["theta"] != 10_000:
@@ -47,35 +36,22 @@ def rope_of(vector: dict[str, Any]) -> nn.Module | None:
     return Phi3RotaryPositionalEmbeddings(**sizes)
 
 
-def frequencies(vector: dict[str, Any]) -> Any:
+@asked(PLAIN, LLAMA3)
+def frequencies(vector: Vector) -> Result:
     """Level 1."""
-    rope = rope_of(vector)
-    return rope and (rope.theta, 1.0)
+    return rope_of(vector).theta, 1.0
 
 
-def tables(vector: dict[str, Any]) -> Any:
+@asked(PLAIN, LLAMA3)
+def tables(vector: Vector) -> Result:
     """Level 2: the rows of the cache, which Phi-3 and Qwen2 have with each number twice."""
-    rope = rope_of(vector)
-    if rope is None:
-        return None
-    rows, half = rope.cache[torch.tensor(vector["positions"])], vector["rope"]["head_dim"] // 2
-    if rows.ndim == 3:
-        return rows[..., 0], rows[..., 1]
-    return rows[:, :half], rows[:, 2 * half : 3 * half]
+    rows = rope_of(vector).cache[torch.tensor(vector["positions"])]
+    halves = rows.ndim == 2
+    return [once(table, "half") for table in rows.chunk(2, -1)] if halves else rows.unbind(-1)
 
 
-def rotate(vector: dict[str, Any]) -> Any:
+@asked(PLAIN, ROTATED)
+def rotate(vector: Vector) -> Result:
     """Level 3."""
-    rope, at = rope_of(vector), torch.tensor(vector["positions"])
-    scaled = vector["rope"]["scaling"]["rope_type"] == "llama3"
-    if rope is None or (scaled and vector["rope"]["pairing"] == "half"):
-        return None
-
-    def turn(x: Tensor) -> Tensor:
-        return rope(x[None, :, None], input_pos=at[None])[0, :, 0].float()
-
-    return [
-        turn(torch.tensor(vector[name], dtype=torch.float64).to(DTYPES[vector["dtype"]]))
-        for name in ("q", "k")
-        if vector[name]
-    ]
+    rope, at = rope_of(vector), torch.tensor(vector["positions"])[None]
+    return joined(vector, [rope(x.transpose(1, 2), input_pos=at) for x in heads(vector)])

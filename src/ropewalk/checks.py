@@ -52,6 +52,12 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, run)) for run in runs)
 
 
+def joined(words: Iterable[str]) -> str:
+    """Join words as in a sentence: `a, b and c`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def as_python(name: str, value: object) -> str:
     """Return how to convert another library's number to a Python one, or "" for other values."""
     if isinstance(value, (bool, int, float)) or type(value).__name__ in ("bool", "bool_"):

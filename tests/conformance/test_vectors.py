@@ -6,6 +6,7 @@ be confused; and if a mistake has no vector that names it.
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -259,6 +260,18 @@ def test_a_port_that_raises_counts_as_failed(tmp_path):
     assert "KeyError: 'theta'" in done.stdout
 
 
+def test_a_reader_that_has_enough_ends_it_without_a_word(tmp_path):
+    (tmp_path / "port.py").write_text("def tables(v):\n    return v['cos'], v['sin']\n", "utf-8")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "run.py", tmp_path / "port.py", "--area", "far"],
+        stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=HOME,
+    )  # fmt: skip
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("text", ["{", '{"version": 2, "area": "far", "vectors": []}', "[]", "3"])
 @pytest.mark.parametrize("runner", ["run.py", "run.mjs"])
 def test_a_damaged_file_is_one_line(tmp_path, text, runner):
@@ -286,6 +299,20 @@ def test_the_page_in_the_browser_passes(tmp_path):
 
 
 @pytest.mark.slow
+def test_results_of_a_wrong_shape_count_as_failed_in_javascript(tmp_path):
+    """The others go on."""
+    if shutil.which("node") is None:
+        pytest.skip("needs node")
+    (tmp_path / "port.mjs").write_text(
+        "export const tables = (v) => [v.cos, v.name === 'half' ? v.sin.slice(1) : v.sin];\n"
+    )
+    done = conformance("node", "run.mjs", tmp_path / "port.mjs", "--area", "pairings")
+    assert done.returncode == 1
+    assert "FAILED pairings/half, tables: Error: sin must have 32 numbers, got 24" in done.stdout
+    assert done.stdout.split("\n")[1].split() == ["pairings", "4", "0", "1"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("adapter", "passed"), [("reference.c", 218), ("kernel.c", 109)])
 def test_code_in_c_passes(tmp_path, adapter, passed):
     if shutil.which("cc") is None:
@@ -296,10 +323,13 @@ def test_code_in_c_passes(tmp_path, adapter, passed):
     done = conformance(program, *sorted((HOME / "vectors").glob("*.txt")))
     assert done.stdout == f"passed {passed}, float32 angles 0, failed 0\n"
     damaged = tmp_path / "far.txt"
-    damaged.write_text((HOME / "vectors" / "far.txt").read_text("utf-8")[:5000], "utf-8")
-    done = conformance(program, damaged)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+    text = (HOME / "vectors" / "far.txt").read_text("utf-8")
+    for wrong in (text[:5000], text.replace(" half-far float32\n", " half-far float64\n")):
+        damaged.write_text(wrong, "utf-8")
+        done = conformance(program, damaged)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+    assert "a field or a dtype is unknown" in done.stderr
 
 
 def test_the_axes_of_video_are_those_of_the_library():

@@ -35,13 +35,14 @@ OTHERS = {
 }  # fmt: skip
 
 COMPUTE = """async ([model, to, distances]) => {
-  const { meanScore, results, smoothScore } = await import("./stretch.js");
+  const { meanCosine } = await import("./scores.js");
+  const { results, smoothScore } = await import("./stretch.js");
   const around = (f, at) => { // the mean over many distances from three quarters to five quarters
     const places = Array.from({ length: 2000 }, (_, i) => at * (0.75 + (0.5 * (i + 0.5)) / 2000));
-    return places.reduce((sum, place) => sum + meanScore(f, place), 0) / places.length;
+    return places.reduce((sum, place) => sum + meanCosine(f, place), 0) / places.length;
   };
   return model.ropes.map((rope) => results(model, rope, to).map((each) => ({
-    ...each, scores: distances.map((distance) => meanScore(each.frequencies, distance)),
+    ...each, scores: distances.map((distance) => meanCosine(each.frequencies, distance)),
     smooth: [smoothScore(each.frequencies, 300), around(each.frequencies, 300)],
   })));
 }"""

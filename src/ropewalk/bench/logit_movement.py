@@ -54,11 +54,7 @@ ENDS = (4_096, 32_768, 131_072)
 
 
 def logit_movement(
-    before: nn.Module,
-    after: nn.Module,
-    tokens: Tensor,
-    spec: ModelSpec,
-    promised: int | None,
+    before: nn.Module, after: nn.Module, tokens: Tensor, spec: ModelSpec, promised: int | None
 ) -> Facts:
     """Return how far logits move at each of `ENDS`, before and after `patch`.
 

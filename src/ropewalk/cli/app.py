@@ -52,9 +52,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _root(
-    version: Annotated[bool, flag("--version", "Print the version.")] = False,
-) -> None:
+def _root(version: Annotated[bool, flag("--version", "Print the version.")] = False) -> None:
     if version:
         from ropewalk import __version__
 

@@ -363,11 +363,7 @@ class T5(SharedSite):
     shared: T5Site
 
     def __init__(
-        self,
-        shape: StackShape,
-        buckets: int = 32,
-        distance: int = 128,
-        scale: float | None = None,
+        self, shape: StackShape, buckets: int = 32, distance: int = 128, scale: float | None = None
     ) -> None:
         super().__init__()
         check_int("buckets", buckets, 4)

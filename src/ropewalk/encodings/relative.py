@@ -165,11 +165,7 @@ class Shaw(LayerSites):
     """
 
     def __init__(
-        self,
-        shape: StackShape,
-        distance: int = 16,
-        values: bool = True,
-        per_head: bool = False,
+        self, shape: StackShape, distance: int = 16, values: bool = True, per_head: bool = False
     ) -> None:
         super().__init__()
         check_int("distance", distance, 1, "; with 0, all keys would get the same vector")

@@ -175,8 +175,8 @@ def _live(sites: dict[str, tuple[list[str], list[str], list[Tensor]]]) -> dict[s
 
 
 def _packed(sites: Mapping[str, AttentionMap]) -> dict[str, Any]:
-    """Return maps by site as the report's page has them: a text for each head of each layer."""
-    from ropewalk.lab.report.page import pack_weights
+    """Return maps by site as the report's page has them, if they are few."""
+    from ropewalk.lab.report.page import packed
 
     count = sum(
         len(maps.rows) * len(maps.columns) * sum(map(len, maps.weights)) for maps in sites.values()
@@ -186,14 +186,7 @@ def _packed(sites: Mapping[str, AttentionMap]) -> dict[str, Any]:
             f"the maps must have at most {MOST_WEIGHTS:,} weights, got {count:,}: type a shorter "
             f"text"
         )
-    return {
-        site: {
-            "rows": maps.rows,
-            "columns": maps.columns,
-            "weights": [[pack_weights(head) for head in layer] for layer in maps.weights],
-        }
-        for site, maps in sites.items()
-    }
+    return packed(sites)
 
 
 def read_run(text: str) -> tuple[Path, Results, AttentionMaps]:

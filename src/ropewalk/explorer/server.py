@@ -164,10 +164,7 @@ def make_app(files: Mapping[str, bytes], answers: Mapping[str, Answer], token: s
         return await run_in_threadpool(_answered, alone, answer, body)
 
     return Starlette(
-        routes=[
-            Route("/api/{name}", ask, methods=["POST"]),
-            Route("/{path:path}", serve),
-        ],
+        routes=[Route("/api/{name}", ask, methods=["POST"]), Route("/{path:path}", serve)],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False),
             Middleware(BaseHTTPMiddleware, dispatch=admit),

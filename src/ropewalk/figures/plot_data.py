@@ -239,11 +239,6 @@ def span(numbers: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def listed(words: list[str]) -> str:
-    """Return the words as a sentence lists them."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 def numpy() -> ModuleType:
     """Return numpy; raise ImportError that names the extra if it or matplotlib is missing."""
     with needing("a figure", ImportError):

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.checks import joined
 from ropewalk.figures.drawing import COLORS, Scheme
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
@@ -15,7 +16,6 @@ from ropewalk.figures.plot_data import (
     at_most,
     increasing,
     like,
-    listed,
     row,
     short,
     table,
@@ -106,7 +106,7 @@ def corkscrew(frequencies: Numbers, positions: Numbers) -> Picture:
     told = [f"{short(t)} turns at {short(f)} rad" for f, t in zip(speeds, turns, strict=True)]
     alt = (
         f"Paths of a pair over positions {short(places[0])} to {short(places[-1])}, like "
-        f"corkscrews. The panels: {listed(told)} per position. Each position adds the same angle."
+        f"corkscrews. The panels: {joined(told)} per position. Each position adds the same angle."
     )
     return Picture(draw, alt, {"frequencies": speeds, "positions": places, "paths": paths})
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.checks import shown
+from ropewalk.checks import joined, shown
 from ropewalk.figures.drawing import ROOM, Scheme, line, plain, style
 from ropewalk.figures.picture import Picture
 from ropewalk.figures.plot_data import (
@@ -18,7 +18,6 @@ from ropewalk.figures.plot_data import (
     as_array,
     increasing,
     like,
-    listed,
     named,
     named_rows,
     positive,
@@ -137,7 +136,7 @@ def _wavelengths_in_words(
             lines.append(f"{name}, no pair rotates")
         inside = [f"{sum(n <= at for n in known)} within {what}" for what, at in lengths.items()]
         if known and inside and not ratios:
-            lines[-1] += f" (of {len(held)} pairs, {listed(inside)} make a full turn)"
+            lines[-1] += f" (of {len(held)} pairs, {joined(inside)} make a full turn)"
     unit = f"divided by that {relative_to}" if ratios else "in positions per full turn"
     return f"Wavelength of each pair, {unit}. The lines: {'; '.join(lines)}."
 
@@ -213,7 +212,7 @@ def frequency_usage(
     alt = (
         f"Shares of the squared norm by head and pair, up to {100 * most:.0f} %, wavelengths "
         f"{span(known) if known else 'none'} positions. Pair with the largest mean share: "
-        f"{listed(told)}."
+        f"{joined(told)}."
     )
     for label, length in lengths.items():
         beyond = []
@@ -221,7 +220,7 @@ def frequency_usage(
             above = [place for place, wave in enumerate(waves[name]) if not wave <= length]
             share = sum(sum(head[place] for place in above) for head in heads) / len(heads)
             beyond.append(f"{100 * share:.0f} % of {name}")
-        alt += f" Pairs with wavelengths above {label} ({short(length)}) have {listed(beyond)}."
+        alt += f" Pairs with wavelengths above {label} ({short(length)}) have {joined(beyond)}."
     same = len({tuple(map(str, row)) for row in waves.values()}) == 1
     drawn = next(iter(waves.values())) if same else waves
     return Picture(draw, alt, {"shares": shares, "wavelengths": drawn, "contexts": lengths})

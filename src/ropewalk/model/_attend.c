@@ -89,6 +89,8 @@ static int best_set(void) {
 
 static Attend attend = attend_portable;
 
+static void use_set(int set) { attend = SETS[set].attend; }
+
 /* Queries of all heads, which threads take one part after another. */
 typedef struct {
     const Work *work;
@@ -189,15 +191,6 @@ static PyObject *py_attend(PyObject *module, PyObject *const *given, Py_ssize_t 
 
 #include "../rotary/kernels/_limit.h"
 
-/* limit(most) -> name: uses the best set that the processor has, but none after the one named, and
- * returns its name. */
-static PyObject *py_limit(PyObject *module, PyObject *most) {
-    int set = limited_set(most);
-    if (set < 0) return NULL;
-    attend = SETS[set].attend;
-    return PyUnicode_FromString(SETS[set].name);
-}
-
 static PyMethodDef METHODS[] = {
     {"attend", (PyCFunction)(void (*)(void))py_attend, METH_FASTCALL, NULL},
     {"limit", py_limit, METH_O, NULL},
@@ -207,7 +200,7 @@ static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_attend", NULL, -1, 
 
 PyMODINIT_FUNC PyInit__attend(void) {
     if (find_torch()) return NULL;
-    attend = SETS[best_set()].attend;
+    use_set(best_set());
     find_team();
     return PyModule_Create(&MODULE);
 }

@@ -107,11 +107,7 @@ class LanguageModel(nn.Module):
         return out
 
     def _check_part(
-        self,
-        tokens: Tensor,
-        context: ContextPart,
-        mask: Tensor | None,
-        cache: DecoderCache | None,
+        self, tokens: Tensor, context: ContextPart, mask: Tensor | None, cache: DecoderCache | None
     ) -> None:
         if mask is not None or cache is not None:
             raise ValueError("mask and cache must be None with context; use cu_seqlens for padding")

@@ -70,11 +70,7 @@ class TransformerShape:
     def new_attention(self, encoding: AttentionEncoding) -> Attention:
         """Return an attention of these sizes with this site of an encoding."""
         return Attention(
-            self.width,
-            self.heads,
-            kv_heads=self.kv_heads,
-            encoding=encoding,
-            kind=self.attention,
+            self.width, self.heads, kv_heads=self.kv_heads, encoding=encoding, kind=self.attention
         )
 
     def new_cache(self, layers: int, *, branching: bool = False) -> DecoderCache:

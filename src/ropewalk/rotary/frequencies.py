@@ -19,7 +19,7 @@ converted to decimals exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow
 from fractions import Fraction
 from typing import TypeAlias
@@ -83,11 +83,6 @@ def cos_sin(
 def standard_exponents(rotary_dim: int) -> tuple[Fraction, ...]:
     """Return 2i/R for pair i = 0 .. R/2 - 1 (RoFormer, arXiv 2104.09864, eq. 15)."""
     return tuple(Fraction(2 * i, rotary_dim) for i in range(rotary_dim // 2))
-
-
-def as_floats(frequencies: Sequence[Decimal]) -> Tensor:
-    """Return the frequencies, each correctly rounded: float64 (R/2,)."""
-    return torch.tensor([float(f) for f in frequencies], dtype=torch.float64, device="cpu")
 
 
 def pi() -> Decimal:

@@ -72,16 +72,13 @@ def _rotate_pairs(
         x1, x2 = torch.unflatten(x, -1, (-1, 2)).unbind(dim=-1)
     else:
         x1, x2 = x.chunk(2, dim=-1)
-    x1, x2, cos, sin = (t.to(_arithmetic(x)) for t in (x1, x2, cos, sin))
+    wide = torch.promote_types(x.dtype, torch.float32)
+    x1, x2, cos, sin = (t.to(wide) for t in (x1, x2, cos, sin))
     y1 = (x1 * cos - x2 * sin).to(x.dtype)
     y2 = (x2 * cos + x1 * sin).to(x.dtype)
     if write_interleaved:
         return torch.stack((y1, y2), dim=-1).flatten(-2)
     return torch.cat((y1, y2), dim=-1)
-
-
-def _arithmetic(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def _broadcast(x: Tensor, table: Tensor, seq_dim: int) -> Tensor:

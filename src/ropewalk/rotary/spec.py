@@ -8,6 +8,7 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import SymInt, Tensor
 
 from ropewalk.checks import (
@@ -176,7 +177,8 @@ class RotarySpec:
 
         length: tokens of the complete sequence, if the rule depends on it.
         """
-        return frequencies.as_floats(_frequencies(self, self.length_key(length)))
+        rounded = [float(f) for f in _frequencies(self, self.length_key(length))]
+        return torch.tensor(rounded, dtype=torch.float64, device="cpu")
 
     def wavelengths(self, length: int | None = None) -> Tensor:
         """Return in how many positions each pair makes a full turn, (R/2,) float64; inf: never."""

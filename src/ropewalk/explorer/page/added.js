@@ -1,5 +1,4 @@
 /* Encodings that add a vector of the position to the vector of a word. */
-"use strict";
 
 import { dot } from "./rope.js";
 import { normals } from "./words.js";

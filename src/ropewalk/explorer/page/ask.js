@@ -1,5 +1,4 @@
 /* Questions to the Python behind the page; the exported page has none. */
-"use strict";
 
 import { SERVED } from "./served.js";
 

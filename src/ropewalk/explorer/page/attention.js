@@ -1,5 +1,4 @@
 /* Attention maps: how they arrive, the mean of a layer's heads, and the difference of two. */
-"use strict";
 
 /** @typedef {{rows: string[], columns: string[], weights: string[][]}} Packed  a text for each head of each layer */
 /** @typedef {{rows: string[], columns: string[], weights: number[][][][]}} Maps  by layer, head, row, column; the last head is the mean */

@@ -1,5 +1,4 @@
 /* A chart of lines over one horizontal axis, linear or logarithmic, as SVG. */
-"use strict";
 
 import { h, picture, s, short } from "./draw.js";
 

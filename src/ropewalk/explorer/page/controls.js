@@ -1,5 +1,4 @@
 /* Controls of a room, one for each field; keyboards and screen readers use them as they use any form. */
-"use strict";
 
 import { h } from "./draw.js";
 import { mistake } from "./fields.js";

@@ -1,5 +1,4 @@
 /* Dragging in a drawing, by mouse, pen or finger. What can be dragged has a slider too. */
-"use strict";
 
 /** @typedef {{x: number, y: number}} Point */
 /** @typedef {{part: string, at: Point, from: Point, begins: boolean}} Drag

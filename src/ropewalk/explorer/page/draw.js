@@ -1,5 +1,4 @@
 /* Elements of HTML and SVG, from plain data. */
-"use strict";
 
 /** @typedef {Record<string, any>} Attributes  a function is a listener; false and undefined are left out */
 /** @typedef {Node | string} Child */

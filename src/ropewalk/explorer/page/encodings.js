@@ -1,5 +1,4 @@
 /* Numbers of encodings by position and by distance. */
-"use strict";
 
 /** @typedef {{name: string, call: string, paragraphs: string[], arguments: [string, string][]}} Told */
 /** @typedef {{light: string, dark: string, alt: string}} Drawn  two SVG files, and the alternative text */

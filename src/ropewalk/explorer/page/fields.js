@@ -1,5 +1,4 @@
 /* The state of a room: its fields, their values in the link, and what is wrong with a link. */
-"use strict";
 
 /** @typedef {{key: string, label: string, kind: "number", initial: number, min: number, max: number,
       whole?: boolean, log?: boolean, step?: number, unit?: string}} NumberField */
@@ -7,6 +6,13 @@
 /** @typedef {{key: string, label: string, kind: "text", initial: string, most: number, rows?: number}} TextField */
 /** @typedef {NumberField | ChoiceField | TextField} Field */
 /** @typedef {Record<string, any>} State  the value of each field, by its key */
+
+/** @param {Omit<NumberField, "kind">} given @returns {NumberField} */
+export const numberField = (given) => ({ kind: "number", ...given });
+/** @param {Omit<ChoiceField, "kind">} given @returns {ChoiceField} */
+export const choiceField = (given) => ({ kind: "choice", ...given });
+/** @param {Omit<TextField, "kind">} given @returns {TextField} */
+export const textField = (given) => ({ kind: "text", ...given });
 
 /** Return the state that a link describes, and a sentence for each value that is not used.
     @param {Field[]} fields @param {string} query @returns {{state: State, mistakes: string[]}} */

@@ -1,5 +1,4 @@
 /* Positive numbers with 192 bits after the point, as BigInt: enough that angles stay exact. */
-"use strict";
 
 export const BITS = 192n;
 export const ONE = 1n << BITS;

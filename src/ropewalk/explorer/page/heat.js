@@ -1,8 +1,8 @@
 /* A map of numbers as shades: orange below 0, the page's color at 0, blue above. */
-"use strict";
 
 import { picture, s } from "./draw.js";
 import { memo } from "./memo.js";
+import { brief } from "./words.js";
 
 /** @typedef {{values: (number | null)[][], most: number, label: string, width: number, rows?: string[], columns?: string[],
       root?: boolean, smallest?: number, mark?: [number, number], pick?: (row: number, column: number) => void}} Heat
@@ -10,7 +10,7 @@ import { memo } from "./memo.js";
       square root, so that small weights are seen. smallest: least side of a cell in pixels. pick: called for a cell that
       is clicked. A number that is null stays blank. */
 
-const LETTER = 6.8, LARGEST = 30, LONGEST = 11, GAP = 14;
+const LETTER = 6.8, LARGEST = 30, GAP = 14;
 
 /** Links of images that were drawn, for each matrix by what else they depend on. */
 const links = memo((/** @type {(number | null)[][]} */ _values) => /** @type {Map<string, string>} */ (new Map()));
@@ -56,17 +56,14 @@ export function heatMap({ values, most, label, width, rows, columns, root = fals
   return drawing;
 }
 
-/** Return a word in at most 11 characters. @param {string} text */
-export const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
-
 /** @param {string[]} words */
-const longest = (words) => Math.max(...words.map((each) => cut(each).length));
+const longest = (words) => Math.max(...words.map((each) => brief(each).length));
 
 /** Return the names that have room, with their places. @param {number} count @param {number} side @param {string[]} [words]
     @returns {[number, string][]} */
 function names(count, side, words) {
   const every = words && side >= 11 ? 1 : nice(GAP / side, words ? 1 : 2);
-  return Array.from({ length: Math.ceil(count / every) }, (_, i) => [i * every, words ? cut(words[i * every]) : String(i * every)]);
+  return Array.from({ length: Math.ceil(count / every) }, (_, i) => [i * every, words ? brief(words[i * every]) : String(i * every)]);
 }
 
 /** @param {number} least @param {number} more */

@@ -1,5 +1,4 @@
 /* Answers that arrive later: only the newest question counts. */
-"use strict";
 
 /** @typedef {{key: string, value: any, error: string}} Found  value is null if there is an error */
 

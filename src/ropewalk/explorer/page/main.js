@@ -1,5 +1,4 @@
 /* The page: which room is open, the state in its link, and one drawing for each frame. */
-"use strict";
 
 import { h } from "./draw.js";
 import { readState, writeState } from "./fields.js";

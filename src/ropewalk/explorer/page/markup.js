@@ -1,5 +1,4 @@
 /* Small pieces of formulas. */
-"use strict";
 
 import { h } from "./draw.js";
 

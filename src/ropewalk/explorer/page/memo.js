@@ -1,5 +1,4 @@
 /* Results that are computed once for each object, as long as the object is in use. */
-"use strict";
 
 /** Return a function that computes `make(key)` once for each key. @template {object} K @template V
     @param {(key: K) => V} make @returns {(key: K) => V} */

@@ -1,5 +1,4 @@
 /* Rotary code that is wrong, next to the right one. Each turns a vector and its position into a vector. */
-"use strict";
 
 import { cosSin, dot, rotate } from "./rope.js";
 import { roundTo } from "./rounding.js";

@@ -1,20 +1,17 @@
 /* A line of positions with a key and a query on it: drag one of them, or both by the handle between. */
-"use strict";
 
 import { ticks } from "./chart.js";
 import { drags, whole } from "./drag.js";
 import { h, picture, s, short, widthIn } from "./draw.js";
+import { numberField } from "./fields.js";
 
-/** @typedef {import("./fields.js").Field} Field */
 /** @typedef {import("./fields.js").State} State */
 
 const HEIGHT = 112, AXIS = 60, SIDE = 26, LABEL = 62;
 export const MOST_START = 60, MOST_DISTANCE = 30, MOST = MOST_START + MOST_DISTANCE;
 
-/** @type {Field} */
-export const START = { key: "start", label: "move both: key at n", kind: "number", initial: 4, min: 0, max: MOST_START, whole: true };
-/** @type {Field} */
-export const DISTANCE = { key: "distance", label: "distance m − n", kind: "number", initial: 6, min: 0, max: MOST_DISTANCE, whole: true };
+export const START = numberField({ key: "start", label: "move both: key at n", initial: 4, min: 0, max: MOST_START, whole: true });
+export const DISTANCE = numberField({ key: "distance", label: "distance m − n", initial: 6, min: 0, max: MOST_DISTANCE, whole: true });
 
 /** Return a line for the fields START and DISTANCE, and a function that shows a state in it.
     @param {import("./main.js").Change} change @param {{query: string, key: string}} names */

@@ -1,6 +1,5 @@
 /* Published configs: the fields that decide the rope, and nothing else of the files. What follows the
    equals sign is JSON, which Python reads too. */
-"use strict";
 
 /** @type {Record<string, {name: string, config: Record<string, any>}>} */
 export const PUBLISHED = {

@@ -1,5 +1,4 @@
 /* Scores of two words of a sentence under three encodings, as attention computes them. */
-"use strict";
 
 import { learned, speeds, waves } from "./added.js";
 import { memo } from "./memo.js";

@@ -1,5 +1,4 @@
 /* A part of a room drawn anew, without losing the reader's place in it. */
-"use strict";
 
 /** Replace what is in a place. The control that had the focus has it again, and what was unfolded
     or scrolled stays so; all are known by their words. @param {HTMLElement} place @param {...(Node | string)} children */

@@ -1,5 +1,4 @@
 /* The rooms, in the order of the navigation. */
-"use strict";
 
 import { why } from "./rooms/why.js";
 import { turn } from "./rooms/turn.js";

@@ -1,5 +1,6 @@
 /* The fields that describe a rope, and the spec that they mean; several rooms have them. */
-"use strict";
+
+import { choiceField, numberField } from "./fields.js";
 
 /** @typedef {import("./fields.js").Field} Field */
 /** @typedef {import("./fields.js").State} State */
@@ -18,16 +19,11 @@ export function headDimField(initial) {
   return { key: "head_dim", label: "head_dim", kind: "choice", initial: String(initial), choices };
 }
 
-/** @type {Field} */
-export const THETA = { key: "theta", label: "theta", kind: "number", initial: 10000, min: 2, max: 1e8, log: true };
-/** @type {Field} */
-export const PAIRING = { key: "pairing", label: "pairing", kind: "choice", initial: "half", choices: [["half", "half (Llama)"], ["interleaved", "interleaved (GPT-J)"]] };
-/** @type {Field} */
-export const RULE = { key: "rule", label: "scaling rule", kind: "choice", initial: "none", choices: RULES };
-/** @type {Field} */
-export const FACTOR = { key: "factor", label: "factor of the rule", kind: "number", initial: 4, min: 1, max: 128, log: true };
-/** @type {Field} */
-export const ORIGINAL = { key: "original", label: "original length", kind: "number", initial: 4096, min: 64, max: 1048576, whole: true, log: true, unit: "tokens" };
+export const THETA = numberField({ key: "theta", label: "theta", initial: 10000, min: 2, max: 1e8, log: true });
+export const PAIRING = choiceField({ key: "pairing", label: "pairing", initial: "half", choices: [["half", "half (Llama)"], ["interleaved", "interleaved (GPT-J)"]] });
+export const RULE = choiceField({ key: "rule", label: "scaling rule", initial: "none", choices: RULES });
+export const FACTOR = numberField({ key: "factor", label: "factor of the rule", initial: 4, min: 1, max: 128, log: true });
+export const ORIGINAL = numberField({ key: "original", label: "original length", initial: 4096, min: 64, max: 1048576, whole: true, log: true, unit: "tokens" });
 
 /** Return the spec that a state means; what a room has no field for is as usual. @param {State} state @returns {Spec} */
 export function specOf({ head_dim: headDim = "64", theta = 10000, pairing = "half", rule = "none", factor = 4, original = 4096 }) {

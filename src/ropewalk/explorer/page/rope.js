@@ -7,7 +7,6 @@
 
    YaRN without rounded limits is the exception: its limits are logarithms in float64, so at position
    2^31 its angles may be off by 1e-6. */
-"use strict";
 
 /** @typedef {import("./rules.js").Rule} Rule */
 /** @typedef {"half" | "interleaved"} Pairing */

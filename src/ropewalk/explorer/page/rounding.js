@@ -1,5 +1,4 @@
 /* Numbers as they are in float32, bfloat16 and float16: rounded to the nearest, ties to even. */
-"use strict";
 
 /** @typedef {"float32" | "bfloat16" | "float16"} Dtype */
 

@@ -1,5 +1,4 @@
 /* The scaling rules, with the formulas of ropewalk.scaling. Each changes frequencies in fixed point. */
-"use strict";
 
 /** @typedef {{name: string, factor: number, original: number, betaFast?: number, betaSlow?: number,
       truncate?: boolean, lowFreq?: number, highFreq?: number, fraction?: number,

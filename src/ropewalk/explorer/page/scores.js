@@ -1,5 +1,4 @@
 /* Scores and outputs of attention whose vectors are rotated by their positions. */
-"use strict";
 
 import { cosSin, dot, rotate } from "./rope.js";
 import { softmax, weighted } from "./words.js";

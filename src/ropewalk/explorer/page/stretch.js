@@ -1,5 +1,4 @@
 /* What a scaling rule does to a rope when the context grows; the numbers of ropewalk.tools.extend. */
-"use strict";
 
 import { rope } from "./rope.js";
 
@@ -55,16 +54,11 @@ export function leavingPairs(plain, ruled, original, to) {
   });
 }
 
-/** Return `meanScore` averaged over the distances from 0.75 to 1.25 of this one: the integral of the
+/** Return `meanCosine` averaged over the distances from 0.75 to 1.25 of this one: the integral of the
     cosine, sin(distance · f) / f, between the ends. @param {number[]} frequencies @param {number} distance */
 export function smoothScore(frequencies, distance) {
   const low = 0.75 * distance, high = 1.25 * distance;
   return frequencies.reduce((sum, f) => sum + (f === 0 ? 1 : (Math.sin(high * f) - Math.sin(low * f)) / ((high - low) * f)), 0) / frequencies.length;
-}
-
-/** Return the mean of cos(distance · f) over all pairs. @param {number[]} frequencies @param {number} distance */
-export function meanScore(frequencies, distance) {
-  return frequencies.reduce((sum, f) => sum + Math.cos(distance * f), 0) / frequencies.length;
 }
 
 /** Return about so many whole distances from 1 to `to`, equally far apart on a logarithmic axis. @param {number} to @param {number} count */

@@ -1,6 +1,5 @@
 /* Words, their vectors, and attention among them. The vectors are made from the letters of a word:
    a trained model learns its own, but what positions do to them is the same. */
-"use strict";
 
 import { dot, norm } from "./rope.js";
 

@@ -99,12 +99,7 @@ class Plan(Sequence[list[int]]):
 
 
 def plan_epoch(
-    split: EncodedSplit | MappedSplit,
-    *,
-    tokens: int,
-    sentences: int | None,
-    seed: int,
-    epoch: int,
+    split: EncodedSplit | MappedSplit, *, tokens: int, sentences: int | None, seed: int, epoch: int
 ) -> Plan:
     """Return one epoch's batches of rows, in a random order set by seed and epoch alone.
 

@@ -25,13 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ropewalk.files import (
-    Facts,
-    digest_of,
-    read_checked_json,
-    remove_parts,
-    write_checked_json,
-)
+from ropewalk.files import Facts, digest_of, read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.data.corpus import Overlap
 from ropewalk.lab.data.stream import PairStream, Progress, silent
 from ropewalk.lab.data.textfiles import CorpusError, Pair

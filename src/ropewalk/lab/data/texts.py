@@ -17,13 +17,7 @@ from pathlib import Path
 from ropewalk.checks import shown
 from ropewalk.lab.data.hub import documents_of, read_hub, validation_split
 from ropewalk.lab.data.rng import Split
-from ropewalk.lab.data.textfiles import (
-    VALIDATION_NAMES,
-    CorpusError,
-    hash_of,
-    nearest,
-    read_text,
-)
+from ropewalk.lab.data.textfiles import VALIDATION_NAMES, CorpusError, hash_of, nearest, read_text
 
 Splits = dict[str, tuple[str, ...]]
 

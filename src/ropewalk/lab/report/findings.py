@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ropewalk.checks import joined
 from ropewalk.encodings.biases import bucket_borders
 from ropewalk.encodings.parsing import name_of, read_call
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
@@ -17,7 +18,6 @@ from ropewalk.lab.report.formats import (
     code_list,
     digits_of_difference,
     format_count,
-    format_list,
     format_number,
     format_score,
     is_possible,
@@ -69,7 +69,7 @@ def title(results: Results) -> str:
     """Return what was compared on what; many encodings are counted instead of named."""
     rows, corpus = results.encodings, results.corpus
     short = len(rows) <= NAMED
-    names = format_list(row.name for row in rows) if short else f"{len(rows)} position encodings"
+    names = joined(row.name for row in rows) if short else f"{len(rows)} position encodings"
     if not isinstance(corpus, TranslationCorpus):
         return f"{names}: {task_description(results)}"
     source, target = language_name(corpus.source), language_name(corpus.target)
@@ -134,7 +134,7 @@ def findings(results: Results) -> list[str]:
         if cell.status == "diverged"
     ]
     sentences += [
-        f"{name} lacks {'seed' if len(seeds) == 1 else 'seeds'} {format_list(map(str, seeds))}, "
+        f"{name} lacks {'seed' if len(seeds) == 1 else 'seeds'} {joined(map(str, seeds))}, "
         "which others have, so it is not tested."
         for name, seeds in results.lacking_seeds().items()
     ]
@@ -218,9 +218,9 @@ def _verdicts(results: Results, split: str) -> str:
             difference = f" ({format_number(versus.difference, digits, signed=True)}{what})"
         groups.setdefault(verdict, []).append(code(row.name) + difference)
     return "; ".join(
-        f"no difference is shown for {format_list(names)}"
+        f"no difference is shown for {joined(names)}"
         if verdict == NOT_SHOWN
-        else f"{format_list(names)} {'is' if len(names) == 1 else 'are'} {verdict}"
+        else f"{joined(names)} {'is' if len(names) == 1 else 'are'} {verdict}"
         for verdict, names in sorted(groups.items())
     )
 
@@ -261,7 +261,7 @@ def _metrics_not_ahead(results: Results, row: EncodingResults) -> str:
     measures = "validation loss, and the scores of each split"
     measures += " and range of lengths" * bool(results.length_bins)
     if 0 < len(gains) <= FEW:
-        measures = format_list(name for name, _ in gains)
+        measures = joined(name for name, _ in gains)
     text = (
         "If unrounded scores are compared without significance tests, "
         f"{code(row.name)} is {relation} {code(first.name)} in {count} of {len(gains)} measures of "
@@ -269,7 +269,7 @@ def _metrics_not_ahead(results: Results, row: EncodingResults) -> str:
     )
     text += "".join(f", {relation.split()[0]} in {count}" for relation, count in others)
     listed = worse and len(worse) < len(gains)
-    return f"{text} ({format_list(worse)})." if listed else f"{text}."
+    return f"{text} ({joined(worse)})." if listed else f"{text}."
 
 
 def sentence_counts(results: Results, split: str) -> list[str]:

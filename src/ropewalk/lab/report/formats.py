@@ -12,6 +12,7 @@ from html import escape
 from math import inf, isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
+from ropewalk.checks import joined
 from ropewalk.lab.results import LengthBin, MetricFacts, Verdict
 from ropewalk.lab.scoring.significance import NOT_SHOWN
 
@@ -50,12 +51,6 @@ def format_count(n: int, one: str) -> str:
     return f"{n:,} {one}{'s' * (n != 1)}"
 
 
-def format_list(words: Iterable[str]) -> str:
-    """Join words as in a sentence: `a, b and c`."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def code(name: str) -> str:
     """Mark a name in a sentence as code; `code_as_html` shows it so."""
     return f"`{name}`"
@@ -63,7 +58,7 @@ def code(name: str) -> str:
 
 def code_list(names: Iterable[str]) -> str:
     """Join names as in a sentence, each marked as code."""
-    return format_list(map(code, names))
+    return joined(map(code, names))
 
 
 def code_as_html(text: str) -> str:

@@ -23,6 +23,7 @@ from ropewalk.lab.report import findings, provenance, tables
 from ropewalk.lab.report.formats import Table, code_as_html, column_title, format_number
 from ropewalk.lab.report.pictures import by_length, by_multiple, curves, outcomes
 from ropewalk.lab.results import (
+    AttentionMap,
     AttentionMaps,
     EncodingMaps,
     EncodingResults,
@@ -283,6 +284,18 @@ def pack_weights(weights: Sequence[Sequence[float]]) -> str:
     return "".join(_DIGITS[n // 64] + _DIGITS[n % 64] for n in numbers)
 
 
+def packed(sites: Mapping[str, AttentionMap]) -> Facts:
+    """Return maps by site as pages read them: a text for each head of each layer."""
+    return {
+        site: {
+            "rows": maps.rows,
+            "columns": maps.columns,
+            "weights": [[pack_weights(head) for head in layer] for layer in maps.weights],
+        }
+        for site, maps in sites.items()
+    }
+
+
 def _page(results: Results, examples: Examples, attention: AttentionMaps, shown: int) -> str:
     translated = results.is_translation
     several = len(results.splits) > 1
@@ -435,21 +448,7 @@ def _attention(attention: AttentionMaps, shown: int) -> Facts | None:
     if not shown or not attention.encodings:
         return None
     return {
-        slug: {
-            "sentences": [
-                {
-                    site: {
-                        "rows": maps.rows,
-                        "columns": maps.columns,
-                        "weights": [
-                            [pack_weights(head) for head in layer] for layer in maps.weights
-                        ],
-                    }
-                    for site, maps in sentence.items()
-                }
-                for sentence in encoding.sentences[:shown]
-            ]
-        }
+        slug: {"sentences": [packed(sentence) for sentence in encoding.sentences[:shown]]}
         for slug, encoding in attention.encodings.items()
     }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ropewalk.lab.report.formats import format_count, format_duration, format_list, format_number
+from ropewalk.checks import joined
+from ropewalk.lab.report.formats import format_count, format_duration, format_number
 from ropewalk.lab.results import Part, Results, TaskCorpus
 
 
@@ -15,7 +16,7 @@ def corpus_facts(results: Results) -> list[tuple[str, str]]:
     if isinstance(corpus, TaskCorpus):
         return list(corpus.facts)
     pairs = corpus.pairs
-    facts = [("Sentence pairs", format_list(f"{name} {n:,}" for name, n in pairs.items()))]
+    facts = [("Sentence pairs", joined(f"{name} {n:,}" for name, n in pairs.items()))]
     for split, seen in corpus.seen_in_training.items():
         if pairs.get(split):
             share = format_number(100 * seen.pairs / pairs[split])
@@ -62,8 +63,7 @@ def cells_text(part: Part) -> str:
     for name, seeds in part.cells.items():
         groups.setdefault(tuple(seeds), []).append(name)
     return "; ".join(
-        f"{format_list(names)}, {'seeds' if len(seeds) > 1 else 'seed'} "
-        f"{', '.join(map(str, seeds))}"
+        f"{joined(names)}, {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
         for seeds, names in groups.items()
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ropewalk.checks import joined
 from ropewalk.lab.config import TRAINING_FIELDS, described
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import (
@@ -17,7 +18,6 @@ from ropewalk.lab.report.formats import (
     column_title,
     format_count,
     format_duration,
-    format_list,
     format_number,
     is_possible,
     is_score,
@@ -425,7 +425,7 @@ def how_tuned(results: Results) -> str:
             sentences.append("The other seeds were trained with that setting.")
         if larger := [name for name in swept if name in LARGER]:
             sentences.append(
-                f"Encodings that differ in the chosen {format_list(larger)} also differ in size or "
+                f"Encodings that differ in the chosen {joined(larger)} also differ in size or "
                 "training, not only in the encoding."
             )
         if len(results.encodings) > 1:

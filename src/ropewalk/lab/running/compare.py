@@ -25,13 +25,7 @@ from ropewalk.lab.running.events import Watch
 from ropewalk.lab.running.launcher import Launcher, LocalLauncher
 from ropewalk.lab.running.run_folder import alone, prepare, read_conditions
 from ropewalk.lab.running.scheduler import run_cells
-from ropewalk.lab.running.tuning import (
-    cells_with,
-    chosen,
-    chosen_training,
-    is_trained,
-    trial_cells,
-)
+from ropewalk.lab.running.tuning import cells_with, chosen, chosen_training, is_trained, trial_cells
 from ropewalk.lab.tasks import Task
 from ropewalk.lab.tensors import read_tensors
 from ropewalk.lab.training.process_group import is_first_process, is_launched, join

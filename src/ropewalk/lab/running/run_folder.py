@@ -15,13 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ropewalk.checks import shown
-from ropewalk.files import (
-    Busy,
-    locked,
-    read_checked_json,
-    remove_parts,
-    write_checked_json,
-)
+from ropewalk.files import Busy, locked, read_checked_json, remove_parts, write_checked_json
 from ropewalk.lab.config import Config, points
 from ropewalk.lab.config_sources import read_run_config
 from ropewalk.lab.data.stream import Progress, silent

@@ -25,12 +25,7 @@ from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
 from ropewalk.lab.results import AttentionMaps, Examples, ExampleSentence, Results
 from ropewalk.lab.tasks.base import MAPPED_EXAMPLES, MAPPED_TOKENS, Metric
-from ropewalk.lab.tasks.language_task import (
-    HELD_OUT,
-    SCORED_TOKENS,
-    LanguageBatch,
-    LanguageTask,
-)
+from ropewalk.lab.tasks.language_task import HELD_OUT, SCORED_TOKENS, LanguageBatch, LanguageTask
 from ropewalk.lab.tensors import read_tensors, write_tensors
 from ropewalk.lab.tokens import EOS, PAD, SPECIAL, Tokens
 
@@ -209,10 +204,7 @@ class TextTask(LanguageTask):
             ("Documents", ", ".join(f"{k} {len(v):,}" for k, v in self.texts.splits.items())),
             ("Vocabulary", f"{facts['vocabulary'] - 1:,} tokens, byte-pair encoding"),
             ("Trained on", f"windows of {config.train_length} tokens"),
-            (
-                "Tested on",
-                f"{tested:,} {self.scored}, in windows of {lengths} tokens{spaced}",
-            ),
+            ("Tested on", f"{tested:,} {self.scored}, in windows of {lengths} tokens{spaced}"),
             *(("Note", note) for note in self.texts.notes),
         ]
         return self.entries(f"{self.goal} ({self.texts.name})", self.texts.name, rows, "tokens")

@@ -174,11 +174,7 @@ class Translation(Task):
         """Tokenize a large corpus into a store; the held-out splits are prepared as usual."""
         config, held_out = self.config, self.corpus.splits
         tokens, digest = vocabulary_of(
-            stream,
-            self.run,
-            config.vocabulary,
-            lowercase=config.lowercase,
-            progress=self.progress,
+            stream, self.run, config.vocabulary, lowercase=config.lowercase, progress=self.progress
         )
         facts = tokenize(
             stream,

@@ -19,13 +19,7 @@ from ropewalk.lab.loss import autocast
 from ropewalk.lab.models import Model, build_model
 from ropewalk.lab.stopping import interruptions
 from ropewalk.lab.tasks.base import Task
-from ropewalk.lab.tensors import (
-    DamagedFile,
-    check_finite,
-    read_tensors,
-    weights_of,
-    write_tensors,
-)
+from ropewalk.lab.tensors import DamagedFile, check_finite, read_tensors, weights_of, write_tensors
 from ropewalk.lab.training.checkpoints import (
     SAVE_EVERY,
     best_snapshot,

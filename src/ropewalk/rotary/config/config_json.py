@@ -94,8 +94,7 @@ def parse_config(text: str, name: str) -> Any:
     except ValueError as error:
         reason = json_problem(error)
     raise UnreadableConfigError(
-        "be a readable JSON file, or its contents as a dictionary",
-        f"{shown(name, 200)}: {reason}",
+        "be a readable JSON file, or its contents as a dictionary", f"{shown(name, 200)}: {reason}"
     ) from None
 
 

@@ -55,9 +55,13 @@ def read_diffusers(config: JsonObject) -> tuple[dict[str, tuple[LayerSpec, ...]]
 
 
 def _check_class(name: object, config: JsonObject) -> None:
-    parts = {key: value for key, value in config.items() if _is_part(value)}
+    parts = {  # a pipeline's model in model_index.json is a library and a class
+        key: value[1]
+        for key, value in config.items()
+        if isinstance(value, (list, tuple)) and [*map(type, value)] == [str, str]
+    }
     if parts:
-        folders = [key for key, (_, cls) in parts.items() if cls in {*MODELS, *UNSTATED}]
+        folders = [key for key, cls in parts.items() if cls in {*MODELS, *UNSTATED}]
         raise ValueError(
             f"config must be that of one model, got the index of a pipeline, {shown(name)}; "
             f"the folder with a rope is {' or '.join(folders) or 'none of ' + ', '.join(parts)}"
@@ -72,13 +76,6 @@ def _check_class(name: object, config: JsonObject) -> None:
             f"{CLASS_NAME} must be a class of diffusers with a rope that is known, "
             f"got {shown(name)}{guess}"
         )
-
-
-def _is_part(value: object) -> bool:
-    """Return whether a value is a pipeline's model in model_index.json: a library and a class."""
-    return (
-        isinstance(value, (list, tuple)) and len(value) == 2 and all(type(x) is str for x in value)
-    )
 
 
 def _keys(rope: RopeOfBlocks) -> Iterator[str]:

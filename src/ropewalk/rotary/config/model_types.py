@@ -115,11 +115,7 @@ _add(
 _add("dots_ocr", code="vllm-project/vllm: vllm/model_executor/models/dots_ocr.py")
 # DeepSeek-VL and Janus, which leave out the sizes that are LlamaConfig's.
 LLAMA_SIZES = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32}
-_add(
-    "multi_modality",
-    code="deepseek-ai/Janus: janus/models/modeling_vlm.py",
-    defaults=LLAMA_SIZES,
-)
+_add("multi_modality", code="deepseek-ai/Janus: janus/models/modeling_vlm.py", defaults=LLAMA_SIZES)
 _add("dbrx", rope_section="attn_config")
 _add("jetmoe", required_keys=("kv_channels",))
 _add("molmo2_text", scaled_layers_key="rope_scaling_layers")

@@ -29,11 +29,7 @@ from ropewalk.rotary.config.stacks import (
     WITH_CLASS_SIZES,
 )
 from ropewalk.rotary.config.unknown_keys import check_unknown_keys, is_about_rope
-from ropewalk.rotary.config.unread_types import (
-    POSITION_EMBEDDING_TYPES,
-    UNSUPPORTED,
-    WITHOUT_ROPE,
-)
+from ropewalk.rotary.config.unread_types import POSITION_EMBEDDING_TYPES, UNSUPPORTED, WITHOUT_ROPE
 from ropewalk.rotary.pairing import check_pairing
 
 # Sections of a model that combines known stacks under a type of its own (LLaVA; InternVL has the

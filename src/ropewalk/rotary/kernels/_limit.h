@@ -1,17 +1,18 @@
 /* The choice among SETS, the sets of instructions for which a kernel is compiled.
  *
- * Include this after SETS and best_set().
+ * Include this after SETS, best_set() and use_set().
  */
 
-/* Return the index of the best set that the processor has, but none after the one named `most`; -1
- * with an exception if that is no name. */
-static int limited_set(PyObject *most) {
+/* limit(most) -> name: uses the best set that the processor has, but none after the one named, and
+ * returns its name. */
+static PyObject *py_limit(PyObject *module, PyObject *most) {
     int set = best_set();
     if (!PyUnicode_Check(most)) {
         PyErr_SetString(PyExc_TypeError, "limit takes the name of a set");
-        return -1;
+        return NULL;
     }
     for (int i = 0; i < set; i++)
         if (!PyUnicode_CompareWithASCIIString(most, SETS[i].name)) set = i;
-    return set;
+    use_set(set);
+    return PyUnicode_FromString(SETS[set].name);
 }

@@ -203,15 +203,6 @@ static PyObject *py_rotate(PyObject *module, PyObject *const *given, Py_ssize_t 
 
 #include "_limit.h"
 
-/* limit(most) -> name: uses the best set that the processor has, but none after the one named, and
- * returns its name. */
-static PyObject *py_limit(PyObject *module, PyObject *most) {
-    int set = limited_set(most);
-    if (set < 0) return NULL;
-    rotate_of_dtype = SETS[set].rotate;
-    return PyUnicode_FromString(SETS[set].name);
-}
-
 static PyMethodDef METHODS[] = {
     {"rotate", (PyCFunction)(void (*)(void))py_rotate, METH_FASTCALL, NULL},
     {"limit", py_limit, METH_O, NULL},
@@ -221,7 +212,7 @@ static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_rotate", NULL, -1, 
 
 PyMODINIT_FUNC PyInit__rotate(void) {
     if (find_torch()) return NULL;
-    rotate_of_dtype = SETS[best_set()].rotate;
+    use_set(best_set());
     find_team();
     return PyModule_Create(&MODULE);
 }

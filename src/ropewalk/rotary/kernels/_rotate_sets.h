@@ -63,3 +63,5 @@ static int best_set(void) {
 }
 
 static const Rotate *rotate_of_dtype = SETS[0].rotate;
+
+static void use_set(int set) { rotate_of_dtype = SETS[set].rotate; }

@@ -15,11 +15,7 @@ from typing import Any, cast
 from ropewalk.checks import ArgumentNeededError, shown
 from ropewalk.files import read_bytes
 from ropewalk.rotary.config.config_json import MAX_BYTES, load_config, positive_int
-from ropewalk.rotary.config.conventions import (
-    CONVERTED_PAIRING_KEY,
-    PAIRING_KEYS,
-    RopeConventions,
-)
+from ropewalk.rotary.config.conventions import CONVERTED_PAIRING_KEY, PAIRING_KEYS, RopeConventions
 from ropewalk.rotary.config.head_layouts import HEAD_COUNT_KEYS
 from ropewalk.rotary.config.reader import read_config
 from ropewalk.rotary.config.sections import find_sections, normalize_section

@@ -32,13 +32,7 @@ from ropewalk.tools.extend.recommended_rule import (
     why_not,
 )
 from ropewalk.tools.inspect.inspect_model import find_source, inspect, read_with_repairs
-from ropewalk.tools.inspect.rope_facts import (
-    LayerKind,
-    ModelReport,
-    length_for,
-    wavelengths,
-    without_rule,
-)
+from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, wavelengths, without_rule
 
 QWEN3_STATED, QWEN3_TRAINED = 40_960, 32_768
 
@@ -282,7 +276,7 @@ def numbers(kind: LayerKind, after: RotarySpec, original: int, to: int) -> Numbe
         growth=tuple(b / a if a < math.inf else 1.0 for a, b in zip(plain, ruled, strict=True)),
         leaving=leaving,
         share_leaving=len(leaving) / len(plain),
-        amplitude=after.amplitude_at(length_for(after, to)),
+        amplitude=after.amplitude_at(to),
         distances=distances,
         score_before=mean_scores(before, distances, to),
         score_after=mean_scores(after, distances, to),
@@ -291,6 +285,6 @@ def numbers(kind: LayerKind, after: RotarySpec, original: int, to: int) -> Numbe
 
 def mean_scores(spec: RotarySpec, distances: tuple[int, ...], length: int) -> tuple[float, ...]:
     """Return the mean of cos(distance · f) over all pairs, at each distance."""
-    frequencies = spec.inverse_frequencies(length_for(spec, length))
+    frequencies = spec.inverse_frequencies(length)
     angles = torch.tensor(distances, dtype=torch.float64)[:, None] * frequencies
     return tuple(angles.cos().mean(dim=1).tolist())

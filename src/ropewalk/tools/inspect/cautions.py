@@ -135,9 +135,8 @@ def _amplitude(kind: LayerKind, rope: RopeFacts) -> Iterator[Caution]:
     rule = rope.spec.scaling
     if not isinstance(rule, YaRN):
         return
-    both = bool(rule.mscale and rule.mscale_all_dim)
-    if both:
-        ratio = rule.sharpening(rule.mscale or 0) / rule.sharpening(rule.mscale_all_dim or 0)
+    if rule.mscale and rule.mscale_all_dim:
+        ratio = rule.sharpening(rule.mscale) / rule.sharpening(rule.mscale_all_dim)
         if rule.attention_factor is not None and not _close(rule.attention_factor, ratio):
             yield Caution(
                 "amplitude-contradiction",

@@ -13,7 +13,7 @@ from ropewalk.checks import ranges
 from ropewalk.rotary.config.config_json import JsonObject
 from ropewalk.tools.inspect.gguf_report import PERMUTED
 from ropewalk.tools.inspect.inspect_model import inspect
-from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, RopeFacts, drift, length_for
+from ropewalk.tools.inspect.rope_facts import LayerKind, ModelReport, RopeFacts, drift
 
 Source = str | PathLike[str] | JsonObject
 NEAR = (1, 100, 10_000)  # distances at which angles are compared, next to the models' contexts
@@ -173,7 +173,7 @@ def _rope_fields(
         if not one_axis and not _same(first, second):
             yield FieldDifference(prefix + name, first, second)
     for length in _possible_lengths(one, two):
-        found = [each.spec.amplitude_at(length_for(each.spec, length)) for each in (one, two)]
+        found = [each.spec.amplitude_at(length) for each in (one, two)]
         if found != [one.amplitude, two.amplitude] and not _same(*found):
             yield FieldDifference(f"{prefix}amplitude_at({length})", *found)
     same = all(_same(getattr(one, name), getattr(two, name)) for name in COMPARED)

@@ -181,7 +181,7 @@ def rope_facts(
         origins=dict(origins),
         rule=None if spec.scaling is None else type(spec.scaling).__name__,
         rule_fields=rule_fields(spec.scaling),
-        amplitude=spec.amplitude_at(length_for(spec, longest)),
+        amplitude=spec.amplitude_at(longest or 1),
         reverse=spec.reverse,
         pairs_by_axis=tuple(counts),
         original_length=original,
@@ -212,13 +212,6 @@ def rule_fields(rule: Scaling | None) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v is not None}
 
 
-def length_for(spec: RotarySpec, length: int | None) -> int | None:
-    """Return the length to pass to a spec: None unless its rule depends on the length."""
-    if spec.scaling is None or not spec.scaling.needs_length:
-        return None
-    return length or 1
-
-
 def without_rule(spec: RotarySpec) -> RotarySpec:
     """Return the rope without its scaling rule.
 
@@ -232,7 +225,7 @@ def without_rule(spec: RotarySpec) -> RotarySpec:
 
 def wavelengths(spec: RotarySpec, length: int | None) -> tuple[float, ...]:
     """Return each pair's positions per full turn, within a context of this length."""
-    return tuple(spec.wavelengths(length_for(spec, length)).tolist())
+    return tuple(spec.wavelengths(length or 1).tolist())
 
 
 def _turns(spec: RotarySpec, original: int | None, extended: int | None) -> tuple[Turns, ...]:
@@ -267,7 +260,7 @@ def float32_error(spec: RotarySpec, length: int) -> float:
     Frequency and product are each rounded once. Code that also computes the frequencies in float32
     is off by some more.
     """
-    frequencies = spec.inverse_frequencies(length_for(spec, length))
+    frequencies = spec.inverse_frequencies(length)
     positions = torch.arange(max(0, length - LAST_POSITIONS), length, dtype=torch.float64)
     exact = positions[:, None] * frequencies
     rounded = positions.float()[:, None] * frequencies.float()
@@ -280,7 +273,7 @@ def drift(first: RotarySpec, second: RotarySpec, length: int) -> tuple[float, in
     In radians per position. Both ropes have the same number of pairs. length: of the
     sequence, for rules that depend on it.
     """
-    one, two = (spec.inverse_frequencies(length_for(spec, length)) for spec in (first, second))
+    one, two = (spec.inverse_frequencies(length) for spec in (first, second))
     gap = (one - two).abs()
     pair = int(gap.argmax())
     return float(gap[pair]), pair

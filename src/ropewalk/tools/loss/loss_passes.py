@@ -37,11 +37,7 @@ class Scored(NamedTuple):
 
 
 def run_pass(
-    model: nn.Module,
-    ids: Tensor,
-    scored: int,
-    offset: int | None = None,
-    length: int | None = None,
+    model: nn.Module, ids: Tensor, scored: int, offset: int | None = None, length: int | None = None
 ) -> Scored:
     """Return the losses of the last tokens of ids (S,).
 

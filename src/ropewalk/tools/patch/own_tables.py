@@ -15,7 +15,6 @@ import types
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import update_wrapper
 from importlib import import_module
 from typing import Any
 
@@ -214,6 +213,4 @@ def _calling(method: types.FunctionType, functions: dict[str, Function]) -> Func
     scope = {n: v for n, v in method.__globals__.items() if n != "__name__"} | functions
     scope["__builtins__"] = {**vars(builtins), "__import__": imported}
     code = method.__code__.replace(co_consts=constants)
-    copy = types.FunctionType(code, scope, None, method.__defaults__, method.__closure__)
-    copy.__kwdefaults__ = method.__kwdefaults__
-    return update_wrapper(copy, method)
+    return known.copied(method, code, scope, method.__closure__ or ())

@@ -177,10 +177,7 @@ def _answer(
 
 
 def _is_as(
-    rotation: Rotation,
-    answers: tuple[Tensor, ...] | None,
-    xs: tuple[Tensor, ...],
-    tables: Tables,
+    rotation: Rotation, answers: tuple[Tensor, ...] | None, xs: tuple[Tensor, ...], tables: Tables
 ) -> bool:
     if answers is None:
         return False
@@ -191,36 +188,24 @@ def _is_as(
 @lru_cache(maxsize=256)
 def replacement(rotation: Rotation) -> Callable[..., Any]:
     """Return the function that does the same by the kernel, with the same parameters."""
+    apply = rotation.apply
 
     def of_two(
         q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1
     ) -> Any:
         if k is None:
-            return rotation.apply((q,), cos, sin, unsqueeze_dim)[0], None
-        rotated_q, rotated_k = rotation.apply((q, k), cos, sin, unsqueeze_dim)
-        return rotated_q, rotated_k
+            return apply((q,), cos, sin, unsqueeze_dim)[0], None
+        return tuple(apply((q, k), cos, sin, unsqueeze_dim))
 
-    def of_two_with_positions(
-        q: Tensor,
-        k: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        position_ids: Tensor | None = None,
-        unsqueeze_dim: int = 1,
-    ) -> Any:
-        return of_two(q, k, cos, sin, unsqueeze_dim)
-
-    def of_one(x: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Tensor:
-        return rotation.apply((x,), cos, sin, unsqueeze_dim)[0]
-
-    def sin_first(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
-        return rotation.apply((tensor,), cos, sin)[0]
-
-    def by_complex(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, ...]:
-        return tuple(rotation.apply((xq, xk), freqs_cis.real, freqs_cis.imag))
-
-    functions: tuple[Callable[..., Any], ...]
-    functions = (of_two, of_two_with_positions, of_one, sin_first, by_complex)
+    functions: tuple[Callable[..., Any], ...] = (
+        of_two,
+        lambda q, k, cos, sin, position_ids=None, unsqueeze_dim=1: of_two(
+            q, k, cos, sin, unsqueeze_dim
+        ),
+        lambda x, cos, sin, unsqueeze_dim=1: apply((x,), cos, sin, unsqueeze_dim)[0],
+        lambda tensor, sin, cos: apply((tensor,), cos, sin)[0],
+        lambda xq, xk, freqs_cis: tuple(apply((xq, xk), freqs_cis.real, freqs_cis.imag)),
+    )
     return functions[PARAMETERS.index(rotation.parameters)]
 
 
@@ -349,9 +334,7 @@ def rotating_class(cls: type, rotations: tuple[tuple[Place, Rotation], ...]) -> 
 
 
 def _with_globals(
-    function: types.FunctionType,
-    rotations: dict[Place, Rotation],
-    scope: dict[str, dict[str, Any]],
+    function: types.FunctionType, rotations: dict[Place, Rotation], scope: dict[str, dict[str, Any]]
 ) -> types.FunctionType:
     """Return a copy of a function, and of those that it wraps, that calls the replacements."""
     module = function.__globals__.get("__name__", "")
@@ -367,13 +350,19 @@ def _with_globals(
         if inner is not None and any(_called(part) for part in unwrapped(inner)):
             cell = types.CellType(_with_globals(inner, rotations, scope))
         cells.append(cell)
-    copy = types.FunctionType(
-        function.__code__,
-        scope[module] if _called(function) else function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        tuple(cells) if function.__closure__ is not None else None,
-    )
+    own = scope[module] if _called(function) else function.__globals__
+    return copied(function, function.__code__, own, cells)
+
+
+def copied(
+    function: types.FunctionType,
+    code: types.CodeType,
+    scope: dict[str, Any],
+    cells: Sequence[types.CellType],
+) -> types.FunctionType:
+    """Return a copy of a function with other code, globals and cells of its closure."""
+    closure = None if function.__closure__ is None else tuple(cells)
+    copy = types.FunctionType(code, scope, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__dict__.update(function.__dict__)
     copy.__qualname__, copy.__doc__ = function.__qualname__, function.__doc__

@@ -77,8 +77,8 @@ def visiting_attention(model: nn.Module, visit: Visit) -> Iterator[None]:
 
     with ExitStack() as stack:
         for layer, attention in enumerate(attentions):
-            hook = attention.register_forward_pre_hook(partial(running.enter, layer))
-            stack.callback(hook.remove)
+            enter = partial(running.enter, layer)
+            stack.callback(attention.register_forward_pre_hook(enter).remove)
         for site in {attention.encoding for attention in attentions}:  # layers may share one
             part = Part(site, "rotate", site.rotate, makes_tables=False)
             stack.enter_context(replaced([(part, visited(site.rotate))]))

@@ -27,13 +27,4 @@ from ropewalk.tools.verify.verify import verify
 from ropewalk.tools.verify.verify_model import verify_model
 from ropewalk.tools.verify.verify_report import Check, Report, Verdict
 
-__all__ = [
-    "FAULTS",
-    "Check",
-    "Fault",
-    "Report",
-    "Verdict",
-    "load_model",
-    "verify",
-    "verify_model",
-]
+__all__ = ["FAULTS", "Check", "Fault", "Report", "Verdict", "load_model", "verify", "verify_model"]

@@ -224,12 +224,7 @@ class Recorder:
         """Return what stands for one of transformers' attention functions; the result is zero."""
 
         def attend(
-            module: nn.Module,
-            query: Tensor,
-            key: Tensor,
-            value: Tensor,
-            *args: Any,
-            **kwargs: Any,
+            module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
         ) -> Any:
             if original is not None and not self.here:
                 return original(module, query, key, value, *args, **kwargs)

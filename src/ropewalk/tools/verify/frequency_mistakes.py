@@ -54,8 +54,8 @@ def frequency_hypotheses(
         if other != spec:
             # At its rule's own length if none is known.
             at = length or int(getattr(other.scaling, "original_length", 1))
-            theirs = other.inverse_frequencies(at if other.needs_length else None)
-            yield Hypothesis("layer-types-mixed", f"frequencies are those of {name}", theirs)
+            says, theirs = f"frequencies are those of {name}", other.inverse_frequencies(at)
+            yield Hypothesis("layer-types-mixed", says, theirs)
     yield from (_other_exponents if spec.axes is None else _other_exponents_of_axes)(spec)
     yield from changed_fields(spec, length)
     yield Hypothesis("rotated-twice", "every angle is doubled", 2 * expected)

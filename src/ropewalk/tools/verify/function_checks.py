@@ -254,7 +254,7 @@ def check_far(
             return remark(name, f"{says}; the model promises {serves:,} positions")
         return fault(name, "table-too-short", says)
 
-    length = (length or end) if spec.needs_length else None
+    length = length or end
     off, limit = angle_errors(reached, structure, spec, length)
     worst = off[-1].max().item()
     vanished = reached.amplitudes[1:] < 0.5 * reached.amplitudes[:1]

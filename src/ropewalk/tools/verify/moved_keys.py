@@ -22,7 +22,7 @@ MOVES = ((AT + 7, AT + 7), (AT, AT + 7), (AT + 7, AT), (AT, AT.flip(0)), (AT + 4
 def spec_of_moves(spec: RotarySpec, length: int | None) -> RotarySpec:
     """Return the specification of a move: of keys as they are written, their amplitude kept."""
     original = int(getattr(spec.scaling, "original_length", 1))
-    amplitude = spec.amplitude_at((length or original) if spec.needs_length else None)
+    amplitude = spec.amplitude_at(length or original)
     written = spec.write_pairing
     return replace(
         spec, pairing=written, write_pairing=written, amplitude=spec.amplitude / amplitude

@@ -66,7 +66,6 @@ def read_like(like: object, layer: int | None = None) -> Specified:
         promised = max_positions(like)
     if layer is None:
         layer = next((i for i, each in enumerate(model.layers) if each.rope is not None), 0)
-    check_int("layer", layer, 0)
     spec = _rope(model.layer(layer), f"layer {layer}")
     return Specified(spec, other_ropes(model, spec), promised)
 
@@ -227,8 +226,7 @@ def _rotation(
     target: Target, specified: Specified, length: int | None, most: int
 ) -> Iterator[Check]:
     spec = specified.spec
-    bound = length if spec is not None and spec.needs_length else None
-    positions = near_positions(target, min(most, bound or most))
+    positions = near_positions(target, min(most, length or most))
     try:
         measured = served_matrices(target, positions)
     except TargetError as error:
@@ -278,7 +276,7 @@ def _rotation(
         yield not_tested("far positions", "beyond the end of the table")
     drifts = xpos or any(check.fault == "norm-drift" for check in basics)
     for last in function_checks.FAR:
-        if most > STATEFUL and not drifts and not ends_early and last <= (bound or last):
+        if most > STATEFUL and not drifts and not ends_early and last <= (length or last):
             yield function_checks.check_far(
                 target,
                 structure,

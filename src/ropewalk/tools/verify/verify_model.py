@@ -124,10 +124,7 @@ POSITIONS = (0, 1, 2, 3, 4, 5, 7, *(2**k for k in range(3, 17)), 37, 101, 259, 5
 
 
 def verify_model(
-    model: nn.Module,
-    like: ModelSpec | ModelConfig | None = None,
-    *,
-    length: int | None = None,
+    model: nn.Module, like: ModelSpec | ModelConfig | None = None, *, length: int | None = None
 ) -> Report:
     """Return what the rope of each layer does to the queries and keys that attention gets.
 
@@ -283,12 +280,7 @@ def _verify_layers(driver: Driver, spec: ModelSpec, lengths: tuple[int, ...]) ->
 
 
 def _run_length(
-    driver: Driver,
-    shape: Shape,
-    spec: ModelSpec,
-    path: str | None,
-    length: int,
-    before: int | None,
+    driver: Driver, shape: Shape, spec: ModelSpec, path: str | None, length: int, before: int | None
 ) -> LengthRun:
     """Run at a length, or at the longest half, quarter … of it that the model's code serves."""
     error = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ropewalk.checks import ranges
+from ropewalk.checks import joined, ranges
 from ropewalk.tools.inspect.rope_facts import to_plain
 from ropewalk.tools.verify.faults import FAULTS
 
@@ -66,9 +66,7 @@ class Check:
             return str(self.places[0]) if self.places else ""
         inside = list(dict.fromkeys(place.inside for place in self.places if place.inside))
         words = f"{'layers' if len(self.layers) > 1 else 'layer'} {ranges(self.layers)}"
-        if len(inside) > 1:
-            inside = [f"{', '.join(inside[:-1])} and {inside[-1]}"]
-        return "; ".join((words, *inside))
+        return f"{words}; {joined(inside)}" if inside else words
 
     @property
     def cause(self) -> str:

@@ -1,5 +1,4 @@
 /* Parts of the room Attention: translations, the map of one encoding, the difference of two. */
-"use strict";
 
 import { comparable, difference, plain } from "../attention.js";
 import { fixed, h, s, widthIn } from "../draw.js";

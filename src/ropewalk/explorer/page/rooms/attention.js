@@ -1,10 +1,10 @@
 /* Attention: a run of ropewalk compare, opened by Python; what each encoding's heads look at. */
-"use strict";
 
 import { ask, SERVED, STORED } from "../ask.js";
 import { unpacked } from "../attention.js";
 import { controls } from "../controls.js";
 import { facts, h } from "../draw.js";
+import { choiceField, numberField, textField } from "../fields.js";
 import { latest } from "../later.js";
 import { memo } from "../memo.js";
 import { replace } from "../replace.js";
@@ -23,28 +23,17 @@ import { differencePanel, panel, translations } from "./attention-parts.js";
 
 const MOST_TEXT = 500;
 const mapsOf = memo(unpacked);
-/** @type {Field} */
-const RUN = { key: "run", label: "folder that ropewalk compare wrote", kind: "text", initial: "", most: 500 };
-/** @type {Field} */
-const EXAMPLE = { key: "example", label: "stored sentence", kind: "number", initial: 1, min: 1, max: 9, whole: true };
-/** @type {Field} */
-const TEXT = { key: "text", label: "your own text (empty: the stored sentence)", kind: "text", initial: "", most: MOST_TEXT };
-/** @type {Field} */
-const TARGET = { key: "target", label: "translation that every decoder reads (empty: its own)", kind: "text", initial: "", most: MOST_TEXT };
-/** @type {Field} */
-const SITE = { key: "site", label: "attention", kind: "choice", initial: "encoder", choices: [["encoder", "encoder self-attention"], ["decoder", "decoder self-attention"], ["cross", "cross-attention"]] };
-/** @type {Field} */
-const LAYER = { key: "layer", label: "layer", kind: "number", initial: 1, min: 1, max: 64, whole: true };
-/** @type {Field} */
-const HEAD = { key: "head", label: "head (0: the mean of all)", kind: "number", initial: 1, min: 0, max: 64, whole: true };
-/** @type {Field} */
-const ROW = { key: "row", label: "query, counted from 1", kind: "number", initial: 1, min: 1, max: 128, whole: true };
-/** @type {Field} */
-const COLUMN = { key: "column", label: "key, counted from 1", kind: "number", initial: 1, min: 1, max: 128, whole: true };
-/** @type {Field} */
-const MORE = { key: "more", label: "weight of", kind: "number", initial: 2, min: 1, max: 64, whole: true };
-/** @type {Field} */
-const LESS = { key: "less", label: "minus that of", kind: "number", initial: 1, min: 1, max: 64, whole: true };
+const RUN = textField({ key: "run", label: "folder that ropewalk compare wrote", initial: "", most: 500 });
+const EXAMPLE = numberField({ key: "example", label: "stored sentence", initial: 1, min: 1, max: 9, whole: true });
+const TEXT = textField({ key: "text", label: "your own text (empty: the stored sentence)", initial: "", most: MOST_TEXT });
+const TARGET = textField({ key: "target", label: "translation that every decoder reads (empty: its own)", initial: "", most: MOST_TEXT });
+const SITE = choiceField({ key: "site", label: "attention", initial: "encoder", choices: [["encoder", "encoder self-attention"], ["decoder", "decoder self-attention"], ["cross", "cross-attention"]] });
+const LAYER = numberField({ key: "layer", label: "layer", initial: 1, min: 1, max: 64, whole: true });
+const HEAD = numberField({ key: "head", label: "head (0: the mean of all)", initial: 1, min: 0, max: 64, whole: true });
+const ROW = numberField({ key: "row", label: "query, counted from 1", initial: 1, min: 1, max: 128, whole: true });
+const COLUMN = numberField({ key: "column", label: "key, counted from 1", initial: 1, min: 1, max: 128, whole: true });
+const MORE = numberField({ key: "more", label: "weight of", initial: 2, min: 1, max: 64, whole: true });
+const LESS = numberField({ key: "less", label: "minus that of", initial: 1, min: 1, max: 64, whole: true });
 /** Folders that the reader wants to open, not only a link: on Windows, reading a network path sends the user's credentials to its host. @type {Set<string>} */
 const wanted = new Set();
 const FIELDS = [RUN, TEXT, TARGET, SITE, EXAMPLE, LAYER, HEAD, ROW, COLUMN, MORE, LESS];

@@ -1,18 +1,17 @@
 /* Encodings: each position encoding as shades and by distance, with what it says about itself. */
-"use strict";
 
 import { ask, data, SERVED } from "../ask.js";
 import { chart } from "../chart.js";
 import { controls } from "../controls.js";
 import { facts, fixed, h, outside, short, widthIn } from "../draw.js";
 import { byDistance, isRelative, similarity, visible } from "../encodings.js";
+import { choiceField, numberField, textField } from "../fields.js";
 import { heatMap, largest } from "../heat.js";
 import { latest } from "../later.js";
 import { typeset } from "../markup.js";
 import { memo } from "../memo.js";
 import { replace } from "../replace.js";
 
-/** @typedef {import("../fields.js").Field} Field */
 /** @typedef {import("../fields.js").State} State */
 /** @typedef {import("../encodings.js").Numbers} Numbers */
 /** @typedef {import("../encodings.js").Told} Told */
@@ -23,16 +22,11 @@ import { replace } from "../replace.js";
 const similarityOf = memo(similarity);
 const earlierOnly = memo((/** @type {(number | null)[][]} */ matrix) => visible(matrix, true));
 const USUAL = 32, HEADS = 4, SMALL = 260, WIDE = 620;
-/** @type {Field} */
-const ENCODING = { key: "encoding", label: "encoding, with arguments as in rotary(theta=1e6)", kind: "text", initial: "rotary", most: 200 };
-/** @type {Field} */
-const LOOKS = { key: "looks", label: "a query sees", kind: "choice", initial: "back", choices: [["back", "keys before it (decoder)"], ["both", "all keys (encoder)"]] };
-/** @type {Field} */
-const LENGTH = { key: "length", label: "positions", kind: "number", initial: USUAL, min: 2, max: 96, whole: true };
-/** @type {Field} */
-const QUERY = { key: "query", label: "position of the query", kind: "number", initial: 24, min: 0, max: 95, whole: true };
-/** @type {Field} */
-const HEAD = { key: "head", label: "head", kind: "number", initial: 0, min: 0, max: 3, whole: true };
+const ENCODING = textField({ key: "encoding", label: "encoding, with arguments as in rotary(theta=1e6)", initial: "rotary", most: 200 });
+const LOOKS = choiceField({ key: "looks", label: "a query sees", initial: "back", choices: [["back", "keys before it (decoder)"], ["both", "all keys (encoder)"]] });
+const LENGTH = numberField({ key: "length", label: "positions", initial: USUAL, min: 2, max: 96, whole: true });
+const QUERY = numberField({ key: "query", label: "position of the query", initial: 24, min: 0, max: 95, whole: true });
+const HEAD = numberField({ key: "head", label: "head", initial: 0, min: 0, max: 3, whole: true });
 const FIELDS = [ENCODING, LOOKS, LENGTH, QUERY, HEAD];
 
 /** @type {import("../main.js").Room} */

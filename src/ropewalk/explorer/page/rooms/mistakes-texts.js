@@ -1,5 +1,4 @@
 /* The mistakes in words, and as code. */
-"use strict";
 
 /** @typedef {import("../mistakes.js").Mistake} Mistake */
 /** @typedef {{choice: string, what: string, effect: string, wrong: string, right: string, fault: string}} Text

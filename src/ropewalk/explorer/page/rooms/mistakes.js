@@ -1,9 +1,9 @@
 /* Mistakes: rotary code that circulates and is wrong, next to the right one. */
-"use strict";
 
 import { chart } from "../chart.js";
 import { controls } from "../controls.js";
 import { fixed, h, outside, short, widthIn } from "../draw.js";
+import { choiceField, numberField } from "../fields.js";
 import { codesOf, cosines, pairingOf, roundedTables, singularValues } from "../mistakes.js";
 import { replace } from "../replace.js";
 import { cosSin, dot, norm, pairs, rope } from "../rope.js";
@@ -11,7 +11,6 @@ import { specOf, THETA } from "../rope-fields.js";
 import { roundTo } from "../rounding.js";
 import { TEXTS } from "./mistakes-texts.js";
 
-/** @typedef {import("../fields.js").Field} Field */
 /** @typedef {import("../fields.js").State} State */
 /** @typedef {import("../mistakes.js").Code} Code */
 /** @typedef {import("../mistakes.js").Mistake} Mistake */
@@ -20,18 +19,12 @@ import { TEXTS } from "./mistakes-texts.js";
 
 const FAR = 10_000_000, POINTS = 160;
 
-/** @type {Field} */
-const MISTAKE = { key: "mistake", label: "mistake", kind: "choice", initial: "added", choices: Object.entries(TEXTS).map(([name, { choice }]) => [name, choice]) };
-/** @type {Field} */
-const DTYPE = { key: "dtype", label: "dtype of the angles", kind: "choice", initial: "bfloat16", choices: [["bfloat16", "bfloat16"], ["float16", "float16"], ["float32", "float32"]] };
-/** @type {Field} */
-const KEY = { key: "key", label: "position of the key, n", kind: "number", initial: 102, min: 0, max: FAR, whole: true, log: true };
-/** @type {Field} */
-const DISTANCE = { key: "distance", label: "distance m − n", kind: "number", initial: 3, min: 0, max: 512, whole: true };
-/** @type {Field} */
-const REACH = { key: "reach", label: "charts reach to position", kind: "number", initial: 400, min: 16, max: FAR, whole: true, log: true };
-/** @type {Field} */
-const HEAD_DIM = { key: "head_dim", label: "head_dim", kind: "choice", initial: "64", choices: [["16", "16"], ["32", "32"], ["64", "64"], ["128", "128"]] };
+const MISTAKE = choiceField({ key: "mistake", label: "mistake", initial: "added", choices: Object.entries(TEXTS).map(([name, { choice }]) => [name, choice]) });
+const DTYPE = choiceField({ key: "dtype", label: "dtype of the angles", initial: "bfloat16", choices: [["bfloat16", "bfloat16"], ["float16", "float16"], ["float32", "float32"]] });
+const KEY = numberField({ key: "key", label: "position of the key, n", initial: 102, min: 0, max: FAR, whole: true, log: true });
+const DISTANCE = numberField({ key: "distance", label: "distance m − n", initial: 3, min: 0, max: 512, whole: true });
+const REACH = numberField({ key: "reach", label: "charts reach to position", initial: 400, min: 16, max: FAR, whole: true, log: true });
+const HEAD_DIM = choiceField({ key: "head_dim", label: "head_dim", initial: "64", choices: [["16", "16"], ["32", "32"], ["64", "64"], ["128", "128"]] });
 const FIELDS = [MISTAKE, DTYPE, KEY, DISTANCE, REACH, HEAD_DIM, THETA];
 
 /** @type {import("../main.js").Room} */

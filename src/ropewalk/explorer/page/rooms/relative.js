@@ -1,32 +1,26 @@
 /* Relative: two words of a sentence, and words that are inserted before or between them. */
-"use strict";
 
 import { chart } from "../chart.js";
 import { controls } from "../controls.js";
 import { fixed, h, outside, widthIn } from "../draw.js";
+import { numberField, textField } from "../fields.js";
 import { sub } from "../markup.js";
 import { NAMES, placesOf, ROWS, scorer } from "../relative.js";
 import { replace } from "../replace.js";
 import { THETA } from "../rope-fields.js";
 import { MOST_WORDS, unused, wordsOf } from "../words.js";
 
-/** @typedef {import("../fields.js").Field} Field */
 /** @typedef {import("../fields.js").State} State */
 /** @typedef {import("../main.js").Change} Change */
 /** @typedef {{query: number, key: number, words: string[], before: number, between: number}} Chosen */
 
 const MOST_BEFORE = 600, MOST_BETWEEN = 64, SAME = 1e-6;
 
-/** @type {Field} */
-const SENTENCE = { key: "sentence", label: "sentence", kind: "text", initial: "the old dog bites the man", most: 240 };
-/** @type {Field} */
-const QUERY = { key: "query", label: "number of the query", kind: "number", initial: 4, min: 1, max: MOST_WORDS, whole: true };
-/** @type {Field} */
-const KEY = { key: "key", label: "number of the key", kind: "number", initial: 3, min: 1, max: MOST_WORDS, whole: true };
-/** @type {Field} */
-const BEFORE = { key: "before", label: "words inserted before the sentence", kind: "number", initial: 20, min: 0, max: MOST_BEFORE, whole: true };
-/** @type {Field} */
-const BETWEEN = { key: "between", label: "words inserted between the two", kind: "number", initial: 0, min: 0, max: MOST_BETWEEN, whole: true };
+const SENTENCE = textField({ key: "sentence", label: "sentence", initial: "the old dog bites the man", most: 240 });
+const QUERY = numberField({ key: "query", label: "number of the query", initial: 4, min: 1, max: MOST_WORDS, whole: true });
+const KEY = numberField({ key: "key", label: "number of the key", initial: 3, min: 1, max: MOST_WORDS, whole: true });
+const BEFORE = numberField({ key: "before", label: "words inserted before the sentence", initial: 20, min: 0, max: MOST_BEFORE, whole: true });
+const BETWEEN = numberField({ key: "between", label: "words inserted between the two", initial: 0, min: 0, max: MOST_BETWEEN, whole: true });
 
 /** @type {import("../main.js").Room} */
 export const relative = {

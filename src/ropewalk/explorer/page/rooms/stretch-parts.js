@@ -1,9 +1,9 @@
 /* Parts of the room Stretch: the table of rules, two charts, the advice and the fragments. */
-"use strict";
 
 import { chart } from "../chart.js";
 import { fixed, h, short, widthIn } from "../draw.js";
-import { distances, meanScore, NEAR, smoothScore } from "../stretch.js";
+import { meanCosine } from "../scores.js";
+import { distances, NEAR, smoothScore } from "../stretch.js";
 
 /** @typedef {import("../stretch.js").Model} Model */
 /** @typedef {import("../stretch.js").Result} Result */
@@ -25,7 +25,7 @@ export function rulesTable(found, chosen, { original }, to, change) {
     const ends = [...new Set([Math.min(...each.growth), Math.max(...each.growth)].map((end) => short(end)))];
     const cells = [
       `${ends.join(" to ")} times`, `${count} of ${all} (${Math.round((100 * count) / all)} %)`, short(each.amplitude, 4),
-      ...near.map((distance) => fixed(meanScore(each.frequencies, distance), 3)),
+      ...near.map((distance) => fixed(meanCosine(each.frequencies, distance), 3)),
     ];
     return h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader", class: look }, name), ...cells.map((text, i) => h("td", { role: "cell", class: look, "data-title": titles[i + 1] }, text)));
   });

@@ -1,17 +1,16 @@
 /* Stretch: a model's rope in a longer context, under every rule, and what to paste into an engine. */
-"use strict";
 
 import { ask, data, SERVED } from "../ask.js";
 import { controls } from "../controls.js";
 import { facts, h, outside, short } from "../draw.js";
+import { choiceField, numberField, textField } from "../fields.js";
 import { latest } from "../later.js";
 import { PUBLISHED } from "../published.js";
 import { replace } from "../replace.js";
-import { headDimField, THETA } from "../rope-fields.js";
+import { headDimField, ORIGINAL, THETA } from "../rope-fields.js";
 import { chosenMethod, ownModel, results } from "../stretch.js";
 import { advice, fragmentOf, notesOf, rulesTable, scoresChart, wavelengthsChart, whyNot } from "./stretch-parts.js";
 
-/** @typedef {import("../fields.js").Field} Field */
 /** @typedef {import("../fields.js").State} State */
 /** @typedef {import("../stretch.js").Model} Model */
 /** @typedef {import("../main.js").Change} Change */
@@ -29,23 +28,14 @@ const METHODS = [
 ];
 const ENGINES = ["transformers", "vllm", "sglang", "llama.cpp", "gguf", "tensorrt-llm", "onnxruntime-genai"];
 
-/** @type {Field} */
-const MODEL = { key: "model", label: "model", kind: "choice", initial: "llama-2-7b", choices: MODELS };
-/** @type {Field} */
-const CONFIG = { key: "config", label: "config.json", kind: "text", initial: "", most: MOST_TEXT, rows: 8 };
-/** @type {Field} */
-const STATED = { key: "trained", label: "original length (0: as the config states it)", kind: "number", initial: 0, min: 0, max: MOST_TOKENS, whole: true, log: true, unit: "tokens" };
+const MODEL = choiceField({ key: "model", label: "model", initial: "llama-2-7b", choices: MODELS });
+const CONFIG = textField({ key: "config", label: "config.json", initial: "", most: MOST_TEXT, rows: 8 });
+const STATED = numberField({ key: "trained", label: "original length (0: as the config states it)", initial: 0, min: 0, max: MOST_TOKENS, whole: true, log: true, unit: "tokens" });
 const HEAD_DIM = headDimField(128);
-/** @type {Field} */
-const ORIGINAL = { key: "original", label: "original length", kind: "number", initial: 4096, min: 64, max: 1048576, whole: true, log: true, unit: "tokens" };
-/** @type {Field} */
-const TO = { key: "to", label: "new context (0: 4 times today's)", kind: "number", initial: 0, min: 0, max: MOST_TOKENS, whole: true, log: true, unit: "tokens" };
-/** @type {Field} */
-const METHOD = { key: "method", label: "rule in detail", kind: "choice", initial: "recommended", choices: METHODS };
-/** @type {Field} */
-const ROPE = { key: "rope", label: "rope (a model may have several)", kind: "number", initial: 0, min: 0, max: 7, whole: true };
-/** @type {Field} */
-const ENGINE = { key: "engine", label: "engine", kind: "choice", initial: "transformers", choices: ENGINES.map((each) => [each, each]) };
+const TO = numberField({ key: "to", label: "new context (0: 4 times today's)", initial: 0, min: 0, max: MOST_TOKENS, whole: true, log: true, unit: "tokens" });
+const METHOD = choiceField({ key: "method", label: "rule in detail", initial: "recommended", choices: METHODS });
+const ROPE = numberField({ key: "rope", label: "rope (a model may have several)", initial: 0, min: 0, max: 7, whole: true });
+const ENGINE = choiceField({ key: "engine", label: "engine", initial: "transformers", choices: ENGINES.map((each) => [each, each]) });
 const FIELDS = [MODEL, CONFIG, STATED, HEAD_DIM, THETA, ORIGINAL, TO, ROPE, METHOD, ENGINE];
 const ABOVE = FIELDS.slice(0, 9);
 
@@ -144,11 +134,8 @@ async function modelOf({ model, config, trained, to }) {
 
 /** @param {State} state @param {Model | null} model */
 function used({ model: name }, model) {
-  const some = [MODEL, TO, METHOD];
-  if (model && model.ropes.length > 1) some.push(ROPE);
-  if (name === "pasted") some.push(CONFIG, STATED);
-  if (name === "own") some.push(HEAD_DIM, THETA, ORIGINAL);
-  return some;
+  const ofModel = name === "pasted" ? [CONFIG, STATED] : name === "own" ? [HEAD_DIM, THETA, ORIGINAL] : [];
+  return [MODEL, TO, METHOD, ...(model && model.ropes.length > 1 ? [ROPE] : []), ...ofModel];
 }
 
 /** Return what is wrong, in a sentence, or "". @param {State} state @param {Model | null} model @param {string} error @param {string} mistake */

@@ -1,21 +1,18 @@
 /* Turn: one rope, and a position to drag; every pair is a hand. */
-"use strict";
 
 import { controls } from "../controls.js";
 import { facts, fixed, h, outside, picture, s, short, widthIn } from "../draw.js";
+import { numberField } from "../fields.js";
 import { replace } from "../replace.js";
 import { angle, cosSin, norm, pairs, rope, rotate } from "../rope.js";
 import { FACTOR, headDimField, MOST_POSITION, ORIGINAL, PAIRING, RULE, specOf, THETA } from "../rope-fields.js";
 
-/** @typedef {import("../fields.js").Field} Field */
 /** @typedef {import("../fields.js").State} State */
 /** @typedef {import("../rope.js").Rope} Rope */
 /** @typedef {import("../rope.js").Spec} Spec */
 
-/** @type {Field} */
-const POSITION = { key: "position", label: "position", kind: "number", initial: 12, min: 0, max: MOST_POSITION - 1, whole: true, log: true };
-/** @type {Field} */
-const PAIR = { key: "pair", label: "pair in detail", kind: "number", initial: 0, min: 0, max: 127, whole: true };
+const POSITION = numberField({ key: "position", label: "position", initial: 12, min: 0, max: MOST_POSITION - 1, whole: true, log: true });
+const PAIR = numberField({ key: "pair", label: "pair in detail", initial: 0, min: 0, max: 127, whole: true });
 const FIELDS = [POSITION, headDimField(16), THETA, PAIRING, RULE, FACTOR, ORIGINAL, PAIR];
 const RADIUS = 36, CELL = 88, WORDS = 36, MOST_WIDTH = 8 * CELL;
 

@@ -1,5 +1,4 @@
 /* Why, steps 4 and 5: waves, and what it means to add them. */
-"use strict";
 
 import { partsOf, sinusoids, speeds } from "../added.js";
 import { chart } from "../chart.js";

@@ -1,5 +1,4 @@
 /* A line through a drawing, at a position that can be dragged. */
-"use strict";
 
 import { s } from "../draw.js";
 

@@ -1,34 +1,27 @@
 /* Why, steps 1 to 3: no positions, integers, bits. */
-"use strict";
 
 import { bits, integer } from "../added.js";
 import { chart } from "../chart.js";
 import { drags, whole } from "../drag.js";
 import { facts, fixed, h, picture, s, short, widthIn } from "../draw.js";
+import { choiceField, numberField, textField } from "../fields.js";
 import { sub, sup } from "../markup.js";
 import { dot } from "../rope.js";
 import { distanceOf, likeness, plus, softmax, unused, vectorOf, weighted, allWordsOf, brief } from "../words.js";
 import { withLine } from "./why-line.js";
 
-/** @typedef {import("../fields.js").Field} Field */
 /** @typedef {import("../fields.js").State} State */
 /** @typedef {import("./why.js").Step} Step */
 
 export const MOST_BITS = 6, PLACES = 2 ** MOST_BITS;
 const SIZE = 8, ROW = 30, MOST = 24; // words
 
-/** @type {Field} */
-const SENTENCE = { key: "sentence", label: "sentence", kind: "text", initial: "the dog bites the man", most: 120 };
-/** @type {Field} */
-const QUERY = { key: "query", label: "which word asks (its number)", kind: "number", initial: 3, min: 1, max: MOST, whole: true };
-/** @type {Field} */
-const POSITION = { key: "position", label: "position m", kind: "number", initial: 3, min: 0, max: 100000, whole: true, log: true };
-/** @type {Field} */
-const DIVIDED = { key: "divided", label: "what is added", kind: "choice", initial: "no", choices: [["no", "m"], ["yes", "m / 1,000"]] };
-/** @type {Field} */
-export const FIRST = { key: "first", label: "position m", kind: "number", initial: 7, min: 0, max: PLACES - 1, whole: true };
-/** @type {Field} */
-const OTHER = { key: "other", label: "position n, to compare", kind: "number", initial: 8, min: 0, max: PLACES - 1, whole: true };
+const SENTENCE = textField({ key: "sentence", label: "sentence", initial: "the dog bites the man", most: 120 });
+const QUERY = numberField({ key: "query", label: "which word asks (its number)", initial: 3, min: 1, max: MOST, whole: true });
+const POSITION = numberField({ key: "position", label: "position m", initial: 3, min: 0, max: 100000, whole: true, log: true });
+const DIVIDED = choiceField({ key: "divided", label: "what is added", initial: "no", choices: [["no", "m"], ["yes", "m / 1,000"]] });
+export const FIRST = numberField({ key: "first", label: "position m", initial: 7, min: 0, max: PLACES - 1, whole: true });
+const OTHER = numberField({ key: "other", label: "position n, to compare", initial: 8, min: 0, max: PLACES - 1, whole: true });
 
 /** @type {Step} */
 export const bag = {

@@ -1,5 +1,4 @@
 /* Arrows in a plane: the two numbers of a pair. */
-"use strict";
 
 import { picture, s } from "../draw.js";
 

@@ -1,9 +1,9 @@
 /* Why, steps 6 to 9: positions that rotate. */
-"use strict";
 
 import { chart } from "../chart.js";
 import { drags, whole } from "../drag.js";
 import { facts, fixed, h, picture, s, short, widthIn } from "../draw.js";
+import { choiceField, numberField } from "../fields.js";
 import { strong, sub, sup } from "../markup.js";
 import { DISTANCE, MOST_DISTANCE, positionLine, START } from "../position-line.js";
 import { norm, rope } from "../rope.js";
@@ -12,7 +12,6 @@ import { allScores, meanCosine, output, score } from "../scores.js";
 import { distanceOf, plus, vectorOf } from "../words.js";
 import { plane, sizeIn } from "./why-planes.js";
 
-/** @typedef {import("../fields.js").Field} Field */
 /** @typedef {import("../fields.js").State} State */
 /** @typedef {import("./why.js").Step} Step */
 
@@ -20,23 +19,15 @@ const QUERY = "bites", KEY = "dog", SENTENCE = ["the", KEY, QUERY], SIZE = 16, C
 const LONGEST = 4096; // of the distances that a chart has
 const Q = { length: 1.2, angle: 1.9 }, K = { length: 0.9, angle: 0.6 }; // of the single pair
 
-/** @type {Field} */
-const TURNS = { key: "turns", label: "position m", kind: "number", initial: 3, min: 0, max: 12, whole: true };
-/** @type {Field} */
-const X = { key: "x", label: "x₁", kind: "number", initial: 0.9, min: -1.5, max: 1.5, step: 0.1 };
-/** @type {Field} */
-const Y = { key: "y", label: "x₂", kind: "number", initial: 0.4, min: -1.5, max: 1.5, step: 0.1 };
-/** @type {Field} */
-const SPEED = { key: "speed", label: "frequency f, radians per position", kind: "number", initial: 0.5, min: 0.01, max: 3.14, log: true };
-/** @type {Field} */
-const GAP = { key: "gap", label: "distance", kind: "number", initial: 5, min: 0, max: 1000000, whole: true, log: true };
-/** @type {Field} */
-const CONTEXT = { key: "context", label: "context (the longest text)", kind: "number", initial: 8192, min: 64, max: 4194304, whole: true, log: true };
+const TURNS = numberField({ key: "turns", label: "position m", initial: 3, min: 0, max: 12, whole: true });
+const X = numberField({ key: "x", label: "x₁", initial: 0.9, min: -1.5, max: 1.5, step: 0.1 });
+const Y = numberField({ key: "y", label: "x₂", initial: 0.4, min: -1.5, max: 1.5, step: 0.1 });
+const SPEED = numberField({ key: "speed", label: "frequency f, radians per position", initial: 0.5, min: 0.01, max: 3.14, log: true });
+const GAP = numberField({ key: "gap", label: "distance", initial: 5, min: 0, max: 1000000, whole: true, log: true });
+const CONTEXT = numberField({ key: "context", label: "context (the longest text)", initial: 8192, min: 64, max: 4194304, whole: true, log: true });
 const HEAD_DIM = headDimField(64);
-/** @type {Field} */
-const ROTATED = { key: "rotated", label: "what rotates", kind: "choice", initial: "qk", choices: [["qk", "q and k (RoPE)"], ["q", "q alone"], ["qkv", "q, k and v"], ["none", "nothing"]] };
-/** @type {Field} */
-const SHIFT = { key: "shift", label: "words inserted before", kind: "number", initial: 1000, min: 0, max: 1000000, whole: true, log: true };
+const ROTATED = choiceField({ key: "rotated", label: "what rotates", initial: "qk", choices: [["qk", "q and k (RoPE)"], ["q", "q alone"], ["qkv", "q, k and v"], ["none", "nothing"]] });
+const SHIFT = numberField({ key: "shift", label: "words inserted before", initial: 1000, min: 0, max: 1000000, whole: true, log: true });
 
 /** @type {Step} */
 export const rotating = {

@@ -1,9 +1,8 @@
 /* Why: from a bag of words to rotation, in nine steps of one screen each. */
-"use strict";
 
 import { controls } from "../controls.js";
 import { h, outside } from "../draw.js";
-import { writeState } from "../fields.js";
+import { numberField, writeState } from "../fields.js";
 import { strong } from "../markup.js";
 import { adding, waves } from "./why-adding.js";
 import { bag, inBits, integers } from "./why-places.js";
@@ -21,8 +20,7 @@ import { distance, manyPairs, onePair, rotating } from "./why-rotating.js";
 /** @type {Step[]} */
 const STEPS = [bag, integers, inBits, waves, adding, rotating, onePair, manyPairs, distance];
 
-/** @type {Field} */
-const STEP = { key: "step", label: "step", kind: "number", initial: 1, min: 1, max: STEPS.length, whole: true };
+const STEP = numberField({ key: "step", label: "step", initial: 1, min: 1, max: STEPS.length, whole: true });
 const FIELDS = [...new Set([STEP, ...STEPS.flatMap((step) => step.fields)])];
 
 /** @type {import("../main.js").Room} */
