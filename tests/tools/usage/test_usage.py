@@ -309,7 +309,7 @@ def test_models_without_a_rope_are_refused(encoding, message):
 def test_other_arguments_are_refused(monkeypatch):
     with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module"):
         tools.usage("llama", text())
-    with pytest.raises(TypeError, match="LanguageModel of ropewalk or a causal language model"):
+    with pytest.raises(TypeError, match="LanguageModel of ropewalk or a language model"):
         tools.usage(torch.nn.Linear(2, 2), text())
     shape = TransformerShape(50, 32, 4, 64, encoder_layers=1, decoder_layers=1)
     both = [build("rotary", shape.stack_shape(causal=causal)) for causal in (False, True)]
