@@ -13,6 +13,10 @@ from torch.nn.functional import adaptive_max_pool2d
 
 from ropewalk.tools.attention import LayerAttention, ModelAttention
 
+FOUND = {  # of each head, by the page's words
+    "share": "position_share", "distance": "distance", "at_distance": "at_distance",
+    "at_first": "at_first",
+}  # fmt: skip
 SIDE = 32  # of a small map, whose cells are the largest weights of what they cover
 
 
@@ -70,13 +74,7 @@ def _layer(layer: LayerAttention) -> dict[str, Any]:
         "split": layer.unsplit is None,
         "unsplit": layer.unsplit,
         "found": [
-            {
-                "share": head.position_share,
-                "distance": head.distance,
-                "at_distance": head.at_distance,
-                "at_first": head.at_first,
-            }
-            for head in layer.heads
+            {key: getattr(head, name) for key, name in FOUND.items()} for head in layer.heads
         ],
         "small": small,
         "side": side,

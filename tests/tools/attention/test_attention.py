@@ -257,5 +257,5 @@ def test_a_head_or_token_that_is_not_there_is_named(place):
     layer = tools.attention(model_of("Llama"), IDS).layers[0]
     with pytest.raises(ValueError, match="must be"):
         layer.contributions(*place)
-    with pytest.raises(ValueError, match="pairs below 8"):
+    with pytest.raises(ValueError, match="without must be below 8"):
         layer.scores(0, without=range(7, 9))

@@ -5,7 +5,7 @@ Axes: H heads, K key heads, S tokens, C dimensions of q and k, P rotary pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -57,10 +57,8 @@ class LayerAttention:
         there.
         """
         q, k = self.vectors(head)
-        for name, place in (("query", query), ("key", key)):
-            check_int(name, place, 0)
-            if place >= len(q):
-                raise ValueError(f"{name} must be below {len(q)}, the tokens, got {place}")
+        _check("query", query, len(q))
+        _check("key", key, len(q))
         parts = q[query].double() * k[key].double()
         pairs = 2 * len(self.wavelengths)
         return torch.cat([parts[:pairs].view(-1, 2).sum(-1), parts[pairs:].sum()[None]])
@@ -73,12 +71,7 @@ class LayerAttention:
         q, k = self.vectors(head)
         kept = torch.ones(q.shape[-1], dtype=torch.bool)
         for pair in without:
-            check_int("without", pair, 0)
-            if pair >= len(self.wavelengths):
-                raise ValueError(
-                    f"without must be pairs below {len(self.wavelengths)}, got {pair} in layer "
-                    f"{self.layer}"
-                )
+            _check("without", pair, len(self.wavelengths))
             kept[2 * pair : 2 * pair + 2] = False
         scores = q[:, kept] @ k[:, kept].T
         if self.cap is not None:
@@ -106,10 +99,14 @@ class LayerAttention:
 
     def vectors(self, head: int) -> tuple[Tensor, Tensor]:
         """Return q and k `(S, C)` of a head. Raises ValueError if there is no such head."""
-        check_int("head", head, 0)
-        if head >= len(self.q):
-            raise ValueError(f"head must be below {len(self.q)}, the heads, got {head}")
+        _check("head", head, len(self.q))
         return self.q[head], self.k[head * len(self.k) // len(self.q)]
+
+
+def _check(name: str, place: int, count: int) -> None:
+    check_int(name, place, 0)
+    if place >= count:
+        raise ValueError(f"{name} must be below {count}, got {place}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,19 +167,13 @@ def _explains(found: LayerAttention, head: int, weights: Tensor, step: float) ->
 
 def _unsplit(found: LayerAttention, weights: Tensor) -> LayerAttention:
     """Return a layer whose scores are the logarithms of its weights: one part, without pairs."""
-    smallest = torch.finfo(torch.float32).tiny
-    return LayerAttention(
-        found.layer,
-        found.layer_type,
-        (),
-        found.heads,
-        "the model's attention does not follow from the products of its q and k alone",
-        weights.clamp_min(smallest).log(),
-        torch.eye(weights.shape[-1])[None],
-        None,
-        None,
-        (weights > 0).any(0),
-    )
+    logs = weights.clamp_min(torch.finfo(torch.float32).tiny).log()
+    single = torch.eye(weights.shape[-1])[None]
+    why = "the model's attention does not follow from the products of its q and k alone"
+    return replace(
+        found, wavelengths=(), unsplit=why, q=logs, k=single, cap=None, sinks=None,
+        visible=(weights > 0).any(0),
+    )  # fmt: skip
 
 
 def _by_pair(x: Tensor, rope: Rope) -> Tensor:
