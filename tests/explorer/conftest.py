@@ -7,6 +7,7 @@ import time
 
 import pytest
 from chromium import PATIENCE, chromium
+from model_double import ModelDouble
 
 from ropewalk.explorer import encodings_room
 from ropewalk.explorer.page_files import export
@@ -28,23 +29,23 @@ def data():
 
 @pytest.fixture(scope="session")
 def exported(data, tmp_path_factory):
-    """The folder of an exported page, and its size."""
+    """The folder of an exported page with a model, and its size."""
     target = tmp_path_factory.mktemp("export") / "page"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encodings_room, "encodings_data", lambda: data)
-        return target, export(target)
+        return target, export(target, ModelDouble())
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """The address of a running server as it is printed; all folders of the tests are its RUN."""
+    """The address of a running server with a model; all folders of the tests are its RUN."""
     from ropewalk.explorer.page_files import page_files
-    from ropewalk.explorer.questions import ANSWERS, about_runs
+    from ropewalk.explorer.questions import ANSWERS, about_model, about_runs
     from ropewalk.explorer.server import listen, make_app
 
     listening = listen(None)
     answers = {**ANSWERS, **about_runs(str(tmp_path_factory.getbasetemp())), "echo": _echo}
-    app = make_app(page_files(), answers, "letmein")
+    app = make_app(page_files(), {**answers, **about_model(ModelDouble())}, "letmein")
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -148,12 +148,9 @@ def test_an_encoding_is_chosen_and_given_back_by_its_link(visit):
     assert page.locator("svg image").count() == 4
 
 
-@pytest.fixture(scope="module", params=["file", "http"])
-def exported_address(exported, request):
-    """The address of an exported page, in its folder and on a host."""
-    if request.param == "file":
-        yield (exported[0] / "index.html").as_uri()
-        return
+@pytest.fixture(scope="module")
+def exported_address(exported):
+    """The address of an exported page."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(exported[0]))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

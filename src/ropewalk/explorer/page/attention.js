@@ -40,4 +40,4 @@ export function comparable(a, b) {
 }
 
 /** Return a token with the mark of a word's beginning as a small dot. @param {string} token */
-export const plain = (token) => token.replace(/^▁/, "·");
+export const plain = (token) => token.replace(/^[▁Ġ]/, "·");

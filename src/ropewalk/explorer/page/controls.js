@@ -27,6 +27,32 @@ export function controls(fields, change) {
   };
 }
 
+/** Return a form whose fields and limits change: it is made again when they do. Its values are numbers. @param {Change} change */
+export function fitted(change) {
+  const element = h("div");
+  let made = "", form = controls([], change);
+  return {
+    element,
+    /** @param {Field[]} fields @param {State} state */
+    show(fields, state) {
+      const key = JSON.stringify(fields);
+      if (key !== made) {
+        made = key;
+        form = controls(fields, (part) => change(Object.fromEntries(Object.entries(part).map(([name, value]) => [name, Number(value)]))));
+        element.replaceChildren(form.element);
+      }
+      form.show(Object.fromEntries(fields.map((field) => [field.key, withinField(field, state[field.key])])));
+    },
+  };
+}
+
+/** Return the value that a field shows: the last one if it has not this one. @param {Field} field @param {number} value */
+function withinField(field, value) {
+  if (field.kind === "number") return Math.min(value, field.max);
+  const known = field.kind === "choice" ? field.choices.map(([name]) => name) : [];
+  return known.includes(String(value)) ? String(value) : known.at(-1);
+}
+
 /** Return the control of one field. @param {Field} field @param {Change} change
     @returns {{element: HTMLElement, show: (value: any) => void}} */
 export function control(field, change) {
@@ -61,6 +87,7 @@ function numberControl(field, change) {
       input: () => change({ [field.key]: moved(field, value, Number(slider.value)) }),
     })
   );
+  const name = h("label", { for: id }, field.label);
   let value = field.initial;
   /** @param {string} text */
   function accept(text) {
@@ -73,12 +100,14 @@ function numberControl(field, change) {
     if (!problem) change({ [field.key]: Number(plain) });
   }
   return {
-    element: h("div", { class: "control" }, h("label", { for: id }, field.label), h("div", { class: "pair" }, slider, box), wrong),
+    element: h("div", { class: "control" }, name, h("div", { class: "pair" }, slider, box), wrong),
     /** @param {number} shown */
     show(shown) {
       value = shown;
       slider.value = String(toSlider(field, value));
-      slider.setAttribute("aria-valuetext", `${value.toLocaleString("en")} ${field.unit ?? ""}`.trim());
+      const named = field.names?.[value - field.min];
+      if (named) name.textContent = `${field.label}: ${named}`;
+      slider.setAttribute("aria-valuetext", `${value.toLocaleString("en")} ${named ?? field.unit ?? ""}`.trim());
       if (document.activeElement !== box) {
         box.value = value.toLocaleString("en", { maximumFractionDigits: 6 });
         wrong.hidden = true;

@@ -1,7 +1,7 @@
 /* The state of a room: its fields, their values in the link, and what is wrong with a link. */
 
 /** @typedef {{key: string, label: string, kind: "number", initial: number, min: number, max: number,
-      whole?: boolean, log?: boolean, step?: number, unit?: string}} NumberField */
+      whole?: boolean, log?: boolean, step?: number, unit?: string, names?: string[]}} NumberField  names: words for each whole number, shown behind the label */
 /** @typedef {{key: string, label: string, kind: "choice", initial: string, choices: [string, string][]}} ChoiceField */
 /** @typedef {{key: string, label: string, kind: "text", initial: string, most: number, rows?: number}} TextField */
 /** @typedef {NumberField | ChoiceField | TextField} Field */

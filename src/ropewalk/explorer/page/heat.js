@@ -4,16 +4,17 @@ import { picture, s } from "./draw.js";
 import { memo } from "./memo.js";
 import { brief } from "./words.js";
 
-/** @typedef {{values: (number | null)[][], most: number, label: string, width: number, rows?: string[], columns?: string[],
+/** @typedef {ArrayLike<number | null>[]} Matrix  a row for each query; a number that is null or NaN stays blank */
+/** @typedef {{values: Matrix, most: number, label: string, width: number, rows?: string[], columns?: string[],
       root?: boolean, smallest?: number, mark?: [number, number], pick?: (row: number, column: number) => void}} Heat
       most: the number with the full shade. rows, columns: words; by default positions from 0. root: shades grow with the
       square root, so that small weights are seen. smallest: least side of a cell in pixels. pick: called for a cell that
-      is clicked. A number that is null stays blank. */
+      is clicked. */
 
 const LETTER = 6.8, LARGEST = 30, GAP = 14;
 
 /** Links of images that were drawn, for each matrix by what else they depend on. */
-const links = memo((/** @type {(number | null)[][]} */ _values) => /** @type {Map<string, string>} */ (new Map()));
+const links = memo((/** @type {Matrix} */ _values) => /** @type {Map<string, string>} */ (new Map()));
 /** @type {{above: string, below: string} | null} */
 let known = null;
 
@@ -76,28 +77,29 @@ function columnName(x, y, text, upward) {
   return upward ? s("text", { x: x + 4, y, transform: `rotate(-90 ${x + 4} ${y})` }, text) : s("text", { x, y, "text-anchor": "middle" }, text);
 }
 
-/** Return the link of an image with one pixel for each number. @param {(number | null)[][]} values @param {number} most @param {boolean} root */
+/** Return the link of an image with one pixel for each number. @param {Matrix} values @param {number} most @param {boolean} root */
 export function shades(values, most, root) {
   const drawn = links(values), key = `${most} ${root} ${colors().above}`;
-  const link = drawn.get(key) ?? newImage(values, most, root);
+  const link = drawn.get(key) ?? painted(values, most, root).toDataURL();
   drawn.set(key, link);
   return link;
 }
 
-/** @param {(number | null)[][]} values @param {number} most @param {boolean} root */
-function newImage(values, most, root) {
+/** Return a canvas with one pixel for each number. @param {Matrix} values @param {number} most @param {boolean} root */
+export function painted(values, most, root) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [values[0].length, values.length];
-  const paper = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const { above, below } = colors();
-  values.forEach((row, y) => row.forEach((value, x) => {
-    if (value === null) return;
-    const strength = Math.min(1, Math.abs(value) / (most || 1));
-    paper.globalAlpha = root ? Math.sqrt(strength) : strength;
-    paper.fillStyle = value < 0 ? below : above;
-    paper.fillRect(x, y, 1, 1);
-  }));
-  return canvas.toDataURL();
+  const paper = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
+  const image = paper.createImageData(canvas.width, canvas.height), pixels = new DataView(image.data.buffer);
+  const { above, below } = colors(), [up, down] = [above, below].map((color) => parseInt(color.trim().slice(1), 16) * 256);
+  values.forEach((row, y) => {
+    for (let x = 0; x < row.length; x += 1) {
+      const value = row[x] ?? NaN, strength = Math.min(1, Math.abs(value) / (most || 1));
+      if (strength > 0) pixels.setUint32(4 * (y * row.length + x), (value < 0 ? down : up) + Math.round(255 * (root ? Math.sqrt(strength) : strength)));
+    }
+  });
+  paper.putImageData(image, 0, 0);
+  return canvas;
 }
 
 /** Return the largest absolute value. @param {(number | null)[][]} values */

@@ -2,7 +2,7 @@
 
 import { ask, SERVED, STORED } from "../ask.js";
 import { unpacked } from "../attention.js";
-import { controls } from "../controls.js";
+import { controls, fitted } from "../controls.js";
 import { facts, h } from "../draw.js";
 import { choiceField, numberField, textField } from "../fields.js";
 import { latest } from "../later.js";
@@ -107,31 +107,6 @@ export const attention = {
     return draw;
   },
 };
-
-/** Return a form whose fields depend on the run: it is made again when they change. @param {Change} change */
-function fitted(change) {
-  const element = h("div");
-  let made = "", form = controls([], change);
-  return {
-    element,
-    /** @param {Field[]} fields @param {State} state */
-    show(fields, state) {
-      const key = JSON.stringify(fields);
-      if (key !== made) {
-        made = key;
-        form = controls(fields, (part) => change(Object.fromEntries(Object.entries(part).map(([name, value]) => [name, Number(value)]))));
-        element.replaceChildren(form.element);
-      }
-      form.show(Object.fromEntries(fields.map((field) => [field.key, withinField(field, state[field.key])])));
-    },
-  };
-}
-
-/** Return the number that a field shows: one that the run has. @param {Field} field @param {number} value */
-function withinField(field, value) {
-  if (field.kind === "number") return Math.min(value, field.max);
-  return String(field.kind === "choice" ? Math.max(1, Math.min(value, field.choices.length)) : value);
-}
 
 /** Return a field that chooses one of the words by its number, counted from 1. @param {Field} field @param {string[]} words @returns {Field} */
 function choiceOf({ key, label }, words) {
