@@ -15,59 +15,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.overrides import TorchFunctionMode
 
-from ropewalk import RotaryEmbedding, RotarySpec, rotate, tools
+from ropewalk import ModelSpec, RotaryEmbedding, RotarySpec, rotate, tools
 from ropewalk.encodings import build
 from ropewalk.model import LanguageModel, TransformerShape
 from ropewalk.tools.attention.split_scores import layer_of
 from ropewalk.tools.usage.head_usage import Rope
 from ropewalk.tools.usage.usage_models import Attended
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers", reason="pip install 'ropewalk[dev]'")
+from tiny_models import FAMILIES, any_tiny_model
 
-SIZES = {
-    "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "vocab_size": 100, "max_position_embeddings": 128,
-}  # fmt: skip
-GROUPED = {**SIZES, "num_key_value_heads": 2, "head_dim": 16}
-WINDOW = {**GROUPED, "sliding_window": 8}
-GPT = {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100, "n_positions": 128}
-LATENT = {
-    "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
-    "topk_group": 1, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
-    "qk_nope_head_dim": 8, "moe_intermediate_size": 16, "first_k_dense_replace": 1,
-}  # fmt: skip
-MODELS = {  # class, fields of its config, pairs of each layer
-    "Llama": ("LlamaForCausalLM", {**SIZES, "num_key_value_heads": 2}, 8),
-    "Qwen3": ("Qwen3ForCausalLM", GROUPED, 8),
-    "GPT-NeoX": ("GPTNeoXForCausalLM", SIZES, 2),
-    "Gemma 2": ("Gemma2ForCausalLM", WINDOW, 8),
-    "Gemma 3": ("Gemma3ForCausalLM", WINDOW, 8),
-    "gpt-oss": (
-        "GptOssForCausalLM", {**WINDOW, "num_local_experts": 2, "num_experts_per_tok": 1}, 8,
-    ),
-    "DeepSeek-V3": ("DeepseekV3ForCausalLM", {**SIZES, **LATENT}, 4),
-    "ModernBERT": ("ModernBertForMaskedLM", {**SIZES, "pad_token_id": 0, "local_attention": 8}, 8),
-    "RoFormer": ("RoFormerForMaskedLM", SIZES, 8),
-    "GPT-J": ("GPTJForCausalLM", {**GPT, "rotary_dim": 8}, 4),
-    "Falcon": ("FalconForCausalLM", SIZES, 8),
-    "BERT": ("BertForMaskedLM", SIZES, 0),
-    "GPT-2": ("GPT2LMHeadModel", GPT, 0),
-}  # fmt: skip
-IDS = torch.randint(100, (40,), generator=torch.Generator().manual_seed(3))
+IDS = torch.randint(3, 60, (40,), generator=torch.Generator().manual_seed(3))
+#: Of each kind of attention: grouped, normed, partial, capped, windowed, with sinks, latent, both
+#: ways, by code that calls torch itself, and two without a rope.
+QUICK = ("llama", "qwen3", "gpt_neox", "gemma2", "gemma3_text", "gpt_oss", "deepseek_v3",
+         "modernbert", "roformer", "gptj", "falcon", "bert", "gpt2")  # fmt: skip
+SLOW = [each for each in FAMILIES if each not in (*QUICK, "hrm_text")]  # its layers run in turns
+CASES = [*QUICK, *(pytest.param(family, marks=pytest.mark.slow) for family in SLOW)]
 
 
-def model_of(name, dtype=torch.float32, attention=None):
-    cls = getattr(transformers, MODELS[name][0])
-    torch.manual_seed(0)
-    config = cls.config_class(**MODELS[name][1])
-    if attention is not None:
-        config._attn_implementation = attention
-    model = cls(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():  # so that scores matter
+def model_of(family):
+    model = any_tiny_model(family)
+    with torch.no_grad():  # so that scores matter
+        for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(4)
-    return model.to(dtype)
+    return model
 
 
 @contextmanager
@@ -88,25 +61,23 @@ def softmaxes():
 @torch.no_grad()
 def own(model):
     """The model's scores before the softmax and its attention, by layer."""
+    model.config._attn_implementation_internal = "eager"
     S = len(IDS)
     with softmaxes() as inputs:
-        weights = model(input_ids=IDS[None], output_attentions=True).attentions
-    scores = [x[0, ..., :S] for x in inputs if x.ndim == 4 and x.shape[-2] == S]
-    return scores, [x[0] for x in weights]
+        returned = model(input_ids=IDS[None], output_attentions=True)
+    return [x[0, ..., :S] for x in inputs if x.ndim == 4 and x.shape[-2] == S], returned.attentions
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_parts_sum_to_the_scores_of_the_model(name):
+@pytest.mark.parametrize("family", QUICK)
+def test_parts_sum_to_the_scores_of_the_model(family):
     """Up to a constant of each query, which a model may subtract before its softmax."""
-    model = model_of(name)
+    model = model_of(family)
     found = tools.attention(model, IDS)
-    scores, weights = own(model_of(name, attention="eager"))
-    assert len(found.layers) == len(scores) == len(weights) == 2
+    scores, weights = own(model)
+    assert len(found.layers) == len(scores) == len(weights) > 1
     for layer, right, attended in zip(found.layers, scores, weights, strict=True):
-        assert (layer.unsplit is None) == bool(MODELS[name][2])
-        assert len(layer.wavelengths) == MODELS[name][2]
-        for head in range(4):
-            torch.testing.assert_close(layer.weights(head), attended[head], rtol=1e-4, atol=1e-5)
+        for head in range(len(right)):
+            torch.testing.assert_close(layer.weights(head), attended[0, head], rtol=1e-4, atol=1e-5)
             for query in (0, 7, 39):
                 seen = layer.visible[query].nonzero().flatten().tolist()
                 parts = torch.stack([layer.contributions(head, query, key).sum() for key in seen])
@@ -117,10 +88,27 @@ def test_parts_sum_to_the_scores_of_the_model(name):
                 assert apart.abs().max() < 1e-5 * max(1, theirs.abs().max())
 
 
+@pytest.mark.parametrize("family", CASES)
+def test_every_layer_with_a_rope_is_split(family):
+    """That the weights follow from the parts is checked by `attention` itself."""
+    model = model_of(family)
+    found = tools.attention(model, IDS)
+    ropes = [None] * len(found.layers)
+    if family not in ("bert", "gpt2"):
+        layers = ModelSpec.from_config(model.config).layers
+        ropes = [layers[layer.layer].rope for layer in found.layers]
+        assert {i for i, layer in enumerate(layers) if layer.rope} <= {
+            layer.layer for layer in found.layers
+        }
+    for layer, rope in zip(found.layers, ropes, strict=True):
+        assert (layer.unsplit is None) == (rope is not None)
+        assert len(layer.wavelengths) == (0 if rope is None else rope.pairs)
+
+
 def test_half_precision_is_split_too():
     """Fails if the rounding of a model in bfloat16 counts as another source of its scores."""
-    found = tools.attention(model_of("Llama", torch.bfloat16), IDS)
-    assert [layer.unsplit for layer in found.layers] == [None, None]
+    found = tools.attention(model_of("llama").bfloat16(), IDS)
+    assert {layer.unsplit for layer in found.layers} == {None}
 
 
 @settings(max_examples=30, deadline=None)
@@ -187,7 +175,7 @@ def test_a_head_of_the_previous_token_stands_first_and_falls_without_its_fast_pa
 
 
 def test_a_band_that_is_left_out_is_missing_and_nothing_else():
-    layer = tools.attention(model_of("GPT-NeoX"), IDS).layers[1]
+    layer = tools.attention(model_of("gpt_neox"), IDS).layers[1]
     for band in (range(1), range(1, 2), range(2)):
         apart = layer.scores(2) - layer.scores(2, without=band)
         parts = layer.contributions(2, 20, 5)
@@ -197,7 +185,7 @@ def test_a_band_that_is_left_out_is_missing_and_nothing_else():
 
 
 def test_means_by_distance_are_those_of_the_scores():
-    layer = tools.attention(model_of("Gemma 3"), IDS).layers[0]
+    layer = tools.attention(model_of("gemma3_text"), IDS).layers[0]
     scores = layer.scores(1)
     distances, means = layer.by_distance(1)
     assert distances.tolist() == list(range(8))  # its window
@@ -218,7 +206,7 @@ def test_scores_of_another_source_are_not_split():
 
 
 def test_the_model_is_as_before_and_a_short_text_has_no_measure():
-    model = model_of("Llama")
+    model = model_of("llama")
     before = model.config._attn_implementation, model.training, dict(model.state_dict())
     found = tools.attention(model.train(), IDS[:5])
     assert {head.position_share for layer in found.layers for head in layer.heads} == {None}
@@ -239,22 +227,22 @@ def test_the_model_is_as_before_and_a_short_text_has_no_measure():
 )
 def test_bad_ids_are_named(ids, error, match):
     with pytest.raises(error, match=match):
-        tools.attention(model_of("Llama"), ids)
+        tools.attention(model_of("llama"), ids)
 
 
 def test_a_text_beyond_the_memory_is_refused_with_the_length_that_fits(monkeypatch):
     module = sys.modules["ropewalk.tools.attention.attention"]
     monkeypatch.setattr(module, "available_memory", lambda device: 100_000)
     with pytest.raises(ValueError, match=r"ids must be at most (\d+) tokens") as refused:
-        tools.attention(model_of("Llama"), IDS)
+        tools.attention(model_of("llama"), IDS)
     most = int(str(refused.value).partition("most ")[2].split()[0])
     assert 2 < most < 40
-    tools.attention(model_of("Llama"), IDS[:most])
+    tools.attention(model_of("llama"), IDS[:most])
 
 
 @pytest.mark.parametrize("place", [(4, 0, 0), (0, 40, 0), (0, 0, -1)])
 def test_a_head_or_token_that_is_not_there_is_named(place):
-    layer = tools.attention(model_of("Llama"), IDS).layers[0]
+    layer = tools.attention(model_of("llama"), IDS).layers[0]
     with pytest.raises(ValueError, match="must be"):
         layer.contributions(*place)
     with pytest.raises(ValueError, match="without must be below 8"):
