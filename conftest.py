@@ -20,7 +20,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
 
 # A large tensor is kept for the next one instead of being given back: without that, the kernel
-# clears every page of it anew, which takes a third of the time of tests of long sequences.
+# clears every page of it anew, which takes a quarter of the time of tests of long sequences.
 if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
     for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
         mallopt(option, 2**30)
