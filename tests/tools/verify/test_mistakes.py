@@ -95,7 +95,6 @@ def other_thetas_in_bfloat16(x, m):
 
 
 ALL = (  # what it is called here, the function, what it should be, the faults, words of the report
-    ("float16 tables", others.rounded_tables, PLAIN, "rounded-tables", "rounded to float16"),
     ("bfloat16 tables alone", bfloat16_tables, None, "rounded-tables", "rounded to bfloat16"),
     ("tables and theta", theta_tables, PLAIN, "theta rounded-tables", "theta is 500000"),
     ("with an amplitude", yarn_tables, YARN, "rounded-tables", "rounded to float16"),
@@ -135,7 +134,6 @@ ALL = (  # what it is called here, the function, what it should be, the faults, 
         "those without Llama3",
     ),
     ("theta and bfloat16", other_thetas_in_bfloat16, PLAIN, f"theta {HALF}", "theta is 500000"),
-    ("mixed", others.layouts_mixed, PLAIN, "layouts-mixed", "for neighbors"),
     ("mixed, like the tables", others.layouts_mixed, NEIGHBORS, "layouts-mixed", "for neighbors"),
     ("mixed otherwise", others.layouts_mixed_otherwise, None, "layouts-mixed", "in the other half"),
     ("mixed in part", partly(others.layouts_mixed), QUARTER, "layouts-mixed", "for neighbors"),
