@@ -66,6 +66,42 @@ def test_interleaved_pairing_is_that_of_gptj():
     assert torch.equal(rotated, gptj.apply_rotary_pos_emb(x, sin[None], cos[None]))
 
 
+@pytest.mark.parametrize(
+    ("family", "prefix", "made", "sections", "pairing"),
+    [
+        ("qwen2_vl", "Qwen2VL", axes.sectioned, (4, 6, 6), "half"),
+        ("qwen3_vl", "Qwen3VLText", axes.interleaved, (6, 5, 5), "half"),
+        ("ernie4_5_vl_moe", "Ernie4_5_VLMoeText", axes.ernie, (6, 6, 4), "interleaved"),
+    ],
+)
+def test_multimodal_ropes_are_those_of_transformers(family, prefix, made, sections, pairing):
+    module = transformers_model(family)
+    kind = module.Qwen2VLTextConfig if family == "qwen2_vl" else getattr(module, f"{prefix}Config")
+    parameters = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": list(sections)}
+    config = kind(
+        hidden_size=H * D, num_attention_heads=H, num_key_value_heads=H, head_dim=D,
+        rope_parameters=parameters,
+    )  # fmt: skip
+    q, k = queries_and_keys(H)
+    where = torch.randint(0, 4_096, (3, B, S))
+    tables = getattr(module, f"{prefix}RotaryEmbedding")(config)(q, where)
+    rope = RotaryEmbedding(RotarySpec(D, pairing=pairing, axes=made(sections)))
+    each_close(rope(q, k, where), module.apply_rotary_pos_emb(q, k, *tables))
+
+
+def test_qwen2_vls_vision_has_height_then_width():
+    qwen = transformers_model("qwen2_vl")
+    from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLVisionConfig
+
+    config = Qwen2VLVisionConfig(embed_dim=H * D, num_heads=H)
+    q, k = torch.randn(2, 12, H, D)
+    where = positions.grid(4, 3)
+    tables = qwen.Qwen2VLVisionRotaryEmbedding(config)(q, where.T)
+    rope = RotaryEmbedding(RotarySpec(D, axes=axes.axial((8, 8))))
+    theirs = qwen.apply_rotary_pos_emb_vision(q, k, *tables)
+    each_close(rope(q, k, where, seq_dim=-3), theirs)
+
+
 def test_gemma_4s_vision_pairs_within_a_block_for_each_axis():
     gemma = transformers_model("gemma4")
     config = gemma.Gemma4VisionConfig(hidden_size=H * D, num_attention_heads=H, head_dim=D)

@@ -1,13 +1,17 @@
 """The library reproduces the test vectors, which were computed without it.
 
-These fail if a kernel, a table or a rule is wrong for any kind of rope, and if a rule has no
-vector. That a mistake shows is tested with the conformance vectors, of which these are a part.
+These fail if a kernel, a table or a rule is wrong for any kind of rope, if the formula of the
+vectors and the library differ for a rope that nobody chose, and if a rule has no vector. That a
+mistake shows is tested with the conformance vectors, of which these are a part.
 """
 
 import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scripts import load_scripts
 
 from ropewalk import RotaryEmbedding, axes, tools
 from ropewalk.rotary.config.rope_fields import RULES_BY_ROPE_TYPE
@@ -68,6 +72,42 @@ def test_vectors_have_every_rule_and_numbers_that_differ():
         for row in (*vector.q, *vector.k):
             assert len(set(row)) == len(row) == vector.spec["head_dim"]
             assert all(value * 8 == int(value * 8) != 0 for value in row)
+
+
+PAIRINGS = st.sampled_from(["half", "interleaved"])
+
+
+@given(
+    st.integers(1, 8),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.floats(2.0, 1e7),
+    PAIRINGS,
+    PAIRINGS,
+    st.booleans(),
+    st.lists(st.integers(-(2**31), 2**31), min_size=1, max_size=3),
+)
+def test_the_formula_and_the_library_agree(pairs, start, rest, theta, read, write, back, positions):
+    pytest.importorskip("mpmath", reason="computes the vectors: pip install 'ropewalk[dev]'")
+    (formulas,) = load_scripts("conformance", "formulas")
+    fields = {
+        "head_dim": start + 2 * pairs + rest,
+        "rotary_dim": 2 * pairs,
+        "start": start,
+        "theta": theta,
+        "pairing": read,
+        "write_pairing": write,
+        "reverse": back,
+    }
+    spec = formulas.PLAIN | fields
+    x = [(i % 16 + 1) / 8 for i in range(spec["head_dim"])]
+    with formulas.mpmath.workdps(formulas.DIGITS):
+        found = formulas.levels(spec, positions, None)
+        exact = [list(map(float, y)) for y in formulas.rotated(spec, found, [x] * len(positions))]
+    rope = RotaryEmbedding(rotary_spec(spec))
+    rows = torch.tensor([x] * len(positions), dtype=torch.float64)[None, None]
+    off = rope.rotate(rows, torch.tensor(positions))[0, 0] - torch.tensor(exact)
+    assert off.abs().max() <= STATED_ERROR * 4
 
 
 def plain_error(name: str, dtype: torch.dtype) -> list[float]:
