@@ -1,5 +1,5 @@
-/* What a port in C answers; see README.md. Each function returns 1 if it
- * answers, and 0 for what it does not offer: a rule, several axes, …. All three are defined. */
+/* What a port in C answers; see README.md. All three functions must be defined. Each returns 1 if it
+ * answers, and 0 for what it does not offer: a rule, several axes, …. It reads v and writes the rest. */
 #ifndef PORT_H
 #define PORT_H
 
@@ -10,7 +10,7 @@ typedef struct {
     double theta;
     int rule_count; /* the scaling rule: pairs of a key and a value; of a list, one for each entry */
     char rule[160][2][48];
-    int block_count, blocks[16]; /* pairs are made within each block of the rotary dimensions */
+    int block_count, blocks[16]; /* pairs are made within each block; mostly one of rotary_dim */
     int pairs, *axis_of_pair;
     int axes, tokens;
     double *positions[8]; /* of each axis, (tokens) */

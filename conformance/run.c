@@ -19,7 +19,7 @@ static const double ROUNDING[3] = {1.0 / 4194304, 1.0 / 128, 1.0 / 1024};
 
 typedef struct { int count; double *numbers; } list;
 static const char *file_name = "";
-static int counts[3]; /* passed, with float32 angles, failed */
+static int counts[3]; /* exact, with float32 angles, wrong */
 
 static _Noreturn void stop(const char *what) {
     fprintf(stderr, "conformance: %s must be a file of vectors: %s\n", file_name, what);
@@ -192,7 +192,7 @@ int main(int count, char **files) {
         if (!file) stop("it cannot be opened");
         run(file), fclose(file);
     }
-    printf("passed %d, float32 angles %d, failed %d\n", counts[0], counts[1], counts[2]);
-    if (!(counts[0] + counts[1] + counts[2])) fprintf(stderr, "conformance: nothing was tested\n");
+    printf("exact %d, float32 angles %d, wrong %d\n", counts[0], counts[1], counts[2]);
+    if (!(counts[0] + counts[1] + counts[2])) fprintf(stderr, "conformance: nothing was tested; the port answered no vector\n");
     return counts[0] + counts[1] + counts[2] ? counts[2] > 0 : 2;
 }

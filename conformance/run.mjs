@@ -146,7 +146,7 @@ export function run(adapter, vectors) {
 }
 
 export function summary(records) {
-  const lines = ["area              passed  float32  failed"];
+  const lines = ["area               exact  float32   wrong"];
   for (const area of new Set(records.map((each) => each.area))) {
     const count = (kind) =>
       records.filter((each) => each.area === area && each.result === kind).length;

@@ -150,17 +150,17 @@ def run(adapter: Any, vectors: list[Vector]) -> list[dict[str, Any]]:
 
 def summary(records: list[dict[str, Any]]) -> str:
     """Return a line for each area, then one for each failure."""
-    lines = [f"{'area':<16}{'passed':>8}{'float32':>9}{'failed':>8}"]
+    lines = [f"{'area':<16}{'exact':>8}{'float32':>9}{'wrong':>8}"]
     for area in dict.fromkeys(record["area"] for record in records):
         n = Counter(record["result"] for record in records if record["area"] == area)
         lines.append(f"{area:<16}{n['valid']:>8}{n['acceptable']:>9}{n['invalid']:>8}")
-    for each in records:
-        if each["result"] == "invalid":
-            why = each.get("raised") or each["trap"] or "no known mistake"
-            lines.append(f"FAILED {each['area']}/{each['name']}, {each['level']}: {why}")
-    traps = Counter(record.get("trap") for record in records if record["result"] == "invalid")
-    named = [f"{trap or 'no known mistake'} ({count})" for trap, count in traps.most_common()]
-    return "\n".join(lines + [f"mistakes: {', '.join(named)}"] * bool(named))
+    wrong = [record for record in records if record["result"] == "invalid"]
+    for each in wrong:
+        why = each.get("raised") or each["trap"] or "no known mistake"
+        lines.append(f"FAILED {each['area']}/{each['name']}, {each['level']}: {why}")
+    traps = Counter("error" if "raised" in r else r["trap"] or "no known mistake" for r in wrong)
+    named = ", ".join(f"{trap} ({count})" for trap, count in traps.most_common())
+    return "\n".join(lines + [f"mistakes: {named}"] * bool(named))
 
 
 def main() -> int:

@@ -46,17 +46,19 @@ not asked (–)."""
 HOW = """A cell is the number of right results of those asked: levels of vectors. In parentheses,
 how many of the right ones are so only within the error of float32 angles: a choice of
 most libraries, which costs exactness at far positions, and no mistake. **Bold**: some are
-wrong. Versions are those of the package index in November 2026, on a CPU; mlx stands for
-mlx-lm 0.32.2 on it, llama-cpp-python for ggml 0.25.3 of llama.cpp, and tinygrad 0.14.0 cannot
-import its model. ONNX Runtime is given
-the vector's cos and sin, so it is asked the rotation alone. timm and transformers have
-more ropes than these vectors can state."""
+not right, by a mistake, a limit or a choice; the reasons are below. One cause can fail many
+vectors, and libraries are asked different ones, so rows do not rank. ropewalk's own results
+prove little: the vectors were made beside it.
+
+Versions are those of the package index in November 2026, on a CPU. llama.cpp is that of
+llama-cpp-python (ggml 0.25.3); tinygrad is 0.13.0, because 0.14.0 cannot import its model.
+ONNX Runtime is given the vector's cos and sin, so it is asked the rotation alone. timm and
+transformers have more ropes than these vectors can state."""
 REASONS = """## Each failure
 
-*mistake*: the library's code differs from the rule that it names. *limit*: it does not take
-what the vector needs. *choice*: its words can be read so that it is right, or its authors took
-a lower precision. ropewalk's own results are no proof of its quality: the vectors were made
-beside it."""
+*mistake*: the library takes the rule, the config.json or the file, and computes something else.
+*limit*: it refuses, or says that it does not take what the vector needs. *choice*: its words can
+be read so that it is right, or its authors took a lower precision."""
 REPORTS = """## Reports
 
 For the maintainers of a library, of mistakes that have no public thread of their own; the last two
@@ -67,12 +69,15 @@ were found in the source, and no vector shows them:"""
 class Library:
     """What is installed to ask a library. packages: of pip; alone: without what they require.
 
-    options: of pip for those alone, in which {home} is the environment.
+    options: of pip for those alone, in which {home} is the environment. title, package: what the
+    page calls it, and whose version it gives, if not its own.
     """
 
     packages: tuple[str, ...]
     alone: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    title: str = ""
+    package: str = ""
 
 
 LIBRARIES: dict[str, Library] = {
@@ -89,7 +94,8 @@ LIBRARIES: dict[str, Library] = {
          "sentencepiece"),
         alone=("keras-hub==0.32.0",),
     ),
-    "mlx": Library(("numpy", "mlx[cpu]==0.32.4", "mlx-lm==0.32.2")),
+    "mlx": Library(("numpy", "mlx[cpu]==0.32.4", "mlx-lm==0.32.2"), title="mlx-lm",
+                   package="mlx-lm"),
     "onnxruntime": Library(("numpy", "onnx==1.23.2", "onnxruntime==1.32.0")),
     "tinygrad": Library(("numpy", "tinygrad==0.13.0")),
     "llama-cpp-python": Library(  # of its source, which has llama.cpp, ggml alone in 4 minutes
@@ -98,6 +104,7 @@ LIBRARIES: dict[str, Library] = {
         options=("--no-binary=llama-cpp-python", "--no-cache-dir",
                  "--config-settings=build-dir={home}/ggml", "--config-settings=build.targets=ggml",
                  "--config-settings=install.components=none"),
+        title="llama.cpp",
     ),
 }  # fmt: skip
 
@@ -239,26 +246,26 @@ def page() -> None:
     measured = {name: json.loads((HOME / "found" / f"{name}.json").read_text("utf-8"))
                 for name in LIBRARIES}  # fmt: skip
     reasons = json.loads((HOME / "explanations.json").read_text("utf-8"))
-    found = {name: each["records"] for name, each in measured.items()}
-    rows = []
+    titles = {name: library.title or name for name, library in LIBRARIES.items()}
+    found = {titles[name]: each["records"] for name, each in measured.items()}
+    rows, failures = [], []
     for name, each in measured.items():
-        rows.append(
-            [
-                f"{name} {each['versions'][name]}",
-                *(cell(counts(found[name], area)) for area in AREAS),
-            ]
+        records, library = each["records"], LIBRARIES[name]
+        version = each["versions"][library.package or name]
+        cells = (cell(counts(records, area)) for area in AREAS)
+        shown = (
+            titles[name] if titles[name] in (name, library.package) else f"{titles[name]}, {name}"
         )
-    failures = []
-    for name, records in found.items():
+        rows.append([f"{shown} {version}", *cells])
         if lines := explained(name, records, reasons):
-            failures += [f"### {name}", "", *lines, ""]
+            failures += [f"### {titles[name]}", "", *lines, ""]
     drawn = picture(found)
     for name, content in drawn.both("scoreboard", narrow=True).items():
         write_bytes(HOME / name, content)
     short = drawn.alt.partition(". ")[0]  # the table beside it has the numbers
     reports = sorted((HOME / "reports").glob("*.md"))
-    titles = [path.read_text("utf-8").partition("\n")[0].strip("# ") for path in reports]
-    listed = [f"- [{t}](reports/{p.name})" for t, p in zip(titles, reports, strict=True)]
+    heads = [path.read_text("utf-8").partition("\n")[0].strip("# ") for path in reports]
+    listed = [f"- [{t}](reports/{p.name})" for t, p in zip(heads, reports, strict=True)]
     parts = [
         TITLE, picture_html("scoreboard", "svg", short, narrow=True), HOW,
         markdown_table(["library", *AREAS], rows), REASONS, "\n".join(failures).rstrip(),

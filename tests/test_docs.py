@@ -17,7 +17,7 @@ from tiny_tasks import translation_config
 
 from ropewalk.encodings import REGISTRY, StackShape, build
 from ropewalk.lab.running.encoding_probe import check_encodings
-from ropewalk.model import Attention, KeyValueCache
+from ropewalk.model import Attention
 
 DOCS = Path(__file__).parent.parent / "docs"
 GUIDE = (DOCS / "adding-an-encoding.md").read_text("utf-8")
@@ -72,21 +72,16 @@ class TestTheGuide:
                 expected = torch.tensor(scores).softmax(0)
                 torch.testing.assert_close(p[0, head, i, : i + 1], expected)
 
-    def test_its_cached_decode_is_the_whole(self, attention):
+    def test_both_encodings_decode_on_a_cache(self, monkeypatch):
         """Fails if the guide's promise about caches is wrong."""
-        torch.manual_seed(0)
-        x = torch.randn(2, 5, 8)
-        whole = attention(x, causal=True).output
-        cache = KeyValueCache()
-        steps = [attention(x[:, i : i + 1], causal=True, cache=cache).output for i in range(5)]
-        torch.testing.assert_close(torch.cat(steps, 1), whole)
-
-    def test_its_rotation_decodes_on_a_cache(self, monkeypatch):
+        monkeypatch.setitem(REGISTRY, "gaussian", None)  # so that it is removed after the test
         namespace = {}
         test = doctest.DocTestParser().get_doctest(GUIDE, namespace, "guide", None, 0)
         assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
         monkeypatch.setitem(REGISTRY, "turned", test.globs["Turned"])
-        check_encodings([translation_config(encodings=("turned(cross=True)",))])
+        exec(FILE, {})
+        names = ("turned(cross=True)", "gaussian(width=3)")
+        check_encodings([translation_config(encodings=names)])
 
     @pytest.mark.slow  # trains from the command line
     def test_it_runs_as_it_stands_from_outside(self, tmp_path):

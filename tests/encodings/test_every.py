@@ -67,7 +67,7 @@ def test_a_transformer_gives_one_result(name):
 
 
 def test_a_transformer_decodes_with_raw_keys():
-    cases.check_decoding("raw_keys")
+    cases.check_decoding(cases.transformer("raw_keys"))
 
 
 @pytest.mark.parametrize("name", cases.EVERY)

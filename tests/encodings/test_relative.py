@@ -76,7 +76,7 @@ def placed(listed: list[int], count: int, batched: bool) -> Tensor:
     st.booleans(),
     seeds,
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 @torch.no_grad()
 def test_each_equals_the_loop_of_its_paper(
     named, kv_heads, queries, keys, at, to, batched, masked, seed

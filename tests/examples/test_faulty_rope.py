@@ -127,7 +127,7 @@ class TestFormulas:
 
 
 class TestWhatTheyBreak:
-    """Of rotary: scores by the distance alone, and lengths."""
+    """Of rotary: scores by the distance alone."""
 
     @pytest.mark.parametrize("name", ["rotary", *FAULTY])
     def test_scores_by_the_distance_alone(self, name):
@@ -135,52 +135,6 @@ class TestWhatTheyBreak:
         scores = [score(name, q, k, start + 3, start) for start in (0, 5, 60, 254, 700)]
         spread = max(scores) - min(scores)
         assert spread <= 1e-6 if name == "rotary" else spread >= 0.1
-
-    @pytest.mark.parametrize(
-        ("name", "least", "most"),
-        [
-            ("rotary", 0, 1e-6),
-            ("swapped_table", 0.4, 1),  # nothing is left at position 0
-            ("mixed_pairing", 0, 1e-6),
-            ("bfloat16_angles", 1e-4, 2**-8),  # cosines and sines are rounded
-        ],
-    )
-    def test_lengths(self, name, least, most):
-        x = torch.eye(64, dtype=torch.float64)[1]
-        lengths = [float(rotated(name, x, x, m, m)[0].norm()) for m in range(40)]
-        assert least <= max(abs(length - 1) for length in lengths) <= most
-
-    def test_swapped_tables_lose_the_sign_of_distance(self):
-        q, k = random(D), random(D, seed=1)
-        for m, n in ((3, 8), (100, 4)):
-            there, back = (score("swapped_table", q, k, *at) for at in ((m, n), (n, m)))
-            assert there == pytest.approx(back, abs=1e-6)
-            there, back = (score("rotary", q, k, *at) for at in ((m, n), (n, m)))
-            assert abs(there - back) > 0.1
-
-    @pytest.mark.parametrize(
-        ("last", "least", "most"), [(0, 0, 0), (10, 0, 0.01), (20, 0, 0.02), (32, 0.05, 0.07),
-                                    (256, 0.5, 0.6), (2048, 1.9, 2)],
-    )  # fmt: skip
-    def test_bfloat16_is_near_at_near_positions(self, last, least, most):
-        site = build("bfloat16_angles", HEADS_OF_64).for_layer(0)
-        places = torch.arange(last + 1)
-        pairs = zip(site.tables(places), site.rope.tables(places), strict=True)
-        assert least <= max(float((a - b).abs().max()) for a, b in pairs) <= most
-
-    def test_bfloat16_first_takes_two_positions_for_one_at_257(self):
-        site = build("bfloat16_angles", HEADS_OF_64).for_layer(0)
-        cos, sin = site.tables(torch.arange(300))
-        same = ((cos[1:] == cos[:-1]) & (sin[1:] == sin[:-1])).all(-1)
-        assert int(same.nonzero()[0]) == 256
-
-    @pytest.mark.parametrize(("width", "lost"), [(128, 71), (256, 44)])
-    def test_a_cosine_matrix_loses_directions(self, width, lost):
-        encoding = build("cosine_matrix", StackShape(1, 1, 1, width, width, causal=True))
-        x, places = torch.eye(width, dtype=torch.float64)[None], torch.zeros(width).long()
-        matrix = encoding.embed(x, places) - encoding.embed(torch.zeros_like(x), places)
-        values = torch.linalg.svdvals(matrix[0])
-        assert int((values < values[0] * 1e-4).sum()) == lost
 
 
 @pytest.mark.parametrize("name", FAULTY)

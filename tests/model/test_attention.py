@@ -33,7 +33,7 @@ seeds = st.integers(0, 2**32 - 1)
     st.sampled_from(["causal", "masked", "both", "cross"]),
     seeds,
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 @torch.no_grad()
 def test_attention_equals_a_loop(heads, queries, keys, kind, seed):
     attention = Attention(8 * heads[0], heads[0], kv_heads=heads[1]).double()
@@ -148,7 +148,7 @@ class KeyBias(AttentionEncoding):
     st.booleans(),
     seeds,
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 @torch.no_grad()
 def test_blocks_of_queries_attend_as_all_at_once(name, kv_heads, sizes, kind, batched, seed):
     """Rows of 16 are one block: then, both are the same computation."""

@@ -67,7 +67,7 @@ def of_kind(kind: str, encoding: str, seed: int = 0) -> Transformer:
     st.lists(st.integers(0, 2), min_size=1, max_size=5),
     seeds,
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 @torch.no_grad()
 def test_decoding_on_a_cache_equals_computing_all_anew(encoding, kind, steps, rows, seed):
     """Rows that are selected go on as if they had been there from the start."""
@@ -86,7 +86,7 @@ def test_decoding_on_a_cache_equals_computing_all_anew(encoding, kind, steps, ro
 
 
 @given(encodings, kinds, st.integers(2, 4), st.data(), seeds)
-@settings(max_examples=16)
+@settings(max_examples=8)
 @torch.no_grad()
 def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, kind, beams, data, seed):
     model, source = of_kind(kind, encoding), words(3, 5, seed=seed)
@@ -124,7 +124,7 @@ def test_beams_go_on_from_what_they_follow_and_see_nothing_else(encoding, kind, 
 
 
 @given(encodings, kinds, st.integers(0, 6), seeds)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @torch.no_grad()
 def test_the_future_does_not_reach_the_past(encoding, kind, changed, seed):
     model, source, target = of_kind(kind, encoding), words(2, 4, seed=seed), words(2, 7, seed=seed)

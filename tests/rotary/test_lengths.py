@@ -49,7 +49,7 @@ def test_a_prefill_in_chunks_and_a_cached_decode_are_the_prefill(rule, first, se
 
 @pytest.mark.parametrize("rule", DEPENDING, ids=name)
 @pytest.mark.parametrize("given_as", ["nothing", "offset", "positions", "rows of positions"])
-@settings(max_examples=25)  # a length is on one of two sides of L
+@settings(max_examples=12)  # a length is on one of two sides of L
 @given(st.lists(lengths, min_size=3, max_size=3))
 def test_each_of_a_batch_has_its_own_length_and_is_as_it_would_be_alone(rule, given_as, each):
     rope, x = ropes(rule), torch.randn(3, 2, 5, 16)

@@ -195,9 +195,9 @@ def check_chunks(name: str, steps: list[int], seed: int, kv_heads: int = 2) -> N
 
 
 @torch.no_grad()
-def check_decoding(name: str, seed: int = 0, atol: float = 1e-6) -> None:
+def check_decoding(model: Transformer, atol: float = 1e-6) -> None:
     """A transformer that decodes token by token with its cache equals one without a cache."""
-    model, source, target = transformer(name, seed), words(3, 7, seed=1), words(3, 7, seed=2)
+    source, target = words(3, 7, seed=1), words(3, 7, seed=2)
     mask = torch.arange(7) < torch.tensor([[7], [3], [5]])
     whole, memory, cache = model(source, target, mask), model.encode(source, mask), DecoderCache(2)
     for step in range(7):
@@ -206,9 +206,9 @@ def check_decoding(name: str, seed: int = 0, atol: float = 1e-6) -> None:
 
 
 @torch.no_grad()
-def check_beams(name: str) -> None:
+def check_beams(model: Transformer) -> None:
     """With a branching cache, each beam has the same result as its own prefix alone."""
-    model, source = transformer(name), words(2, 5)
+    source = words(2, 5)
     memory, cache = model.encode(source), DecoderCache(2, branching=True)
     prefixes = words(2, 1, 1, seed=1)  # (B, beams, steps)
     for step in range(4):
@@ -239,9 +239,10 @@ def check_padding_of(model: Transformer, atol: float = 1e-6) -> None:
 
 def check_transformer(name: str) -> None:
     """A transformer's result does not depend on how it decodes and is padded."""
-    check_decoding(name)
-    check_beams(name)
-    check_padding_of(transformer(name))
+    model = transformer(name)
+    check_decoding(model)
+    check_beams(model)
+    check_padding_of(model)
 
 
 @torch.no_grad()

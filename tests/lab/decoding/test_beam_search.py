@@ -118,7 +118,7 @@ def test_a_beam_that_holds_all_finds_every_sentence(encoding, vocabulary, max_to
     st.sampled_from([-2.0, 0.0, 2.0]),
     seeds,
 )
-@settings(max_examples=25)
+@settings(max_examples=12)
 @example([[3, 4], [5], []], 1, 7, "rotary", -2.0, 1)
 def test_batched_search_on_a_cache_equals_a_plain_one(
     sources, beam, max_tokens, encoding, end, seed
@@ -205,7 +205,7 @@ def test_a_vocabulary_smaller_than_the_beam_gives_real_hypotheses_alone(vocabula
     st.sampled_from([1, 2, 8]),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_likeliest_are_the_first_of_all_in_order(sentences, beams, vocabulary, count, seed):
     """Fails if words after the last whole group are left out, or a tiny vocabulary repeats one."""
     draw = torch.Generator().manual_seed(seed)

@@ -160,8 +160,9 @@ def test_what_needs_another_device_is_not_refused_on_this_one(refusal):
     check_encodings([config_of("copy", encodings=("mine",))], elsewhere=True)
 
 
-@pytest.mark.parametrize("attention", ["softmax", "performer", "elu(rotate=before)"])
-@pytest.mark.parametrize("width", [16, 256])
+@pytest.mark.parametrize(
+    ("attention", "width"), [("softmax", 256), ("performer", 16), ("elu(rotate=before)", 64)]
+)
 def test_every_encoding_of_the_package_passes_by_far(attention, width, monkeypatch):
     monkeypatch.setattr(encoding_probe, "TOLERANCE", 5e-6)
     fields = {"width": width, "heads": 2, "kv_heads": 1, "attention": attention}

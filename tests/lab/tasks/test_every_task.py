@@ -105,7 +105,7 @@ def test_every_task_from_data_to_report(compared, tmp_path, task):
     assert ">BLEU" not in page
     table = printed(print_table, Results.model_validate(results))
     assert all(text in table for text in ("sinusoidal", "rotary", *splits))
-    if task == "causal-lm":  # its files are those of copy
+    if task not in ("copy", "masked-lm"):  # others' files are those of copy
         return
     publish(run, tmp_path / "out")
     files = {path.name for path in (tmp_path / "out").iterdir()}

@@ -334,7 +334,7 @@ def test_a_mistake_in_a_call():
         check_refused(TypeError, (lambda layer=layer: of(SMOLLM, layer), "layer must be an int"))
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(st.integers(0, 2**32))
 def test_any_change_of_values_is_read_or_refused_in_words(seed):
     """A short run of the fuzzer, which changes the text of files too."""

@@ -36,7 +36,7 @@ def by_formula(method, dims, theta, s, original):
     return list(map(float, scaled_frequencies(rule, theta, dims, int(original * s))))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     dims=st.sampled_from([32, 64, 96, 128, 256]),
     theta=st.sampled_from([1e4, 5e5, 1e6, 1e7]),

@@ -29,7 +29,7 @@ pairings = st.sampled_from(("half", "interleaved"))
 rules = sizes.map(axes.axial) | sizes.map(axes.sectioned)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(rules, pairings, st.sampled_from([256.0, 10_000.0]), st.sampled_from(list(FORMS)))
 def test_right_functions_pass_in_every_form(rule, pairing, theta, form):
     spec = RotarySpec(2 * len(rule), theta=theta, pairing=pairing, axes=rule)
@@ -46,7 +46,7 @@ def test_right_functions_pass_in_every_form(rule, pairing, theta, form):
     assert wanted <= {check.name for check in report.with_verdict("right")}
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(sizes, sizes, pairings, st.randoms())
 def test_another_division_or_order_of_axes_is_named(first, second, pairing, random):
     made = axes.axial(first, order=random.sample(range(len(first)), len(first)))

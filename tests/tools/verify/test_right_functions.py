@@ -154,7 +154,6 @@ RIGHT = {
     "positions (B, S)": (lambda x, position_ids: half(x, position_ids[:, None]), PLAIN),
     "both, grouped heads": (by_head, PLAIN),
     "offset": (offset, PLAIN),
-    "offset, (B, S, H, D)": (turned(offset), PLAIN),
     "a table from an offset on": (Table(), PLAIN),
     "a table that grows": (Growing(), PLAIN),
     "tables of pairs": (with_pairs, PLAIN),
@@ -202,9 +201,9 @@ RIGHT = {
     "moves keys by float32 angles": (lambda k, old, new: half(k, new - old), PLAIN),
     "moves keys, dynamic NTK": (moved_by_length, DYNAMIC),
 }
-#: Without a specification, a rotation that depends on the length of the call has a fault.
-DEPENDS = {"moves keys, dynamic NTK"}
-CASES = [(name, like) for name in RIGHT for like in (True, False) if like or name not in DEPENDS]
+#: Without its specification one function of each is enough: it has no part in how one is called.
+ALONE = {spec: name for name, (_, spec, *_) in reversed(RIGHT.items())}.values()
+CASES = [*((name, True) for name in RIGHT), *((name, False) for name in [*ALONE, "moves keys"])]
 
 
 @pytest.mark.parametrize(("name", "specified"), CASES)
