@@ -38,7 +38,7 @@ def study(run: Path) -> Facts:
     model, _ = load_model(path, torch.device("cpu"))
     found = attention(model, torch.tensor(ids))
     layer, head = found.positional()[0]
-    of, last = found.layers[layer], len(ids) - 1
+    of = found.layers[layer]
     fast = sum(wave > len(ids) for wave in of.wavelengths)  # the first pair that turns in the text
     left_out = {
         "all pairs": range(0),
@@ -47,6 +47,8 @@ def study(run: Path) -> Facts:
     }
     at = torch.arange(1, len(ids))
     weights = {name: of.weights(head, without=band) for name, band in left_out.items()}
+    half = len(ids) // 2
+    query = half + int(weights["all pairs"].diagonal(-1)[half - 1 :].argmax())
     by_distance = {name: of.by_distance(head, without=band)[1] for name, band in left_out.items()}
     return {
         "asked": results.command,
@@ -60,8 +62,8 @@ def study(run: Path) -> Facts:
         "previous": {name: float(x[at, at - 1].mean()) for name, x in weights.items()},
         "wavelengths": list(of.wavelengths),
         "weights": _rounded(weights["all pairs"].tolist()),
-        "query": last,
-        "parts": _rounded(of.contributions(head, last, last - 1).tolist()),
+        "query": query,
+        "parts": _rounded(of.contributions(head, query, query - 1).tolist()),
         "distances": of.by_distance(head)[0].tolist(),
         "scores": {name: _rounded(x.tolist()) for name, x in by_distance.items()},
     }
@@ -80,24 +82,21 @@ def picture_of(results: Facts) -> Picture:
 
 def readme(results: Facts) -> str:
     """Return the page."""
-    previous, count = results["previous"], len(results["wavelengths"])
-    whole, slow, fast = (f"{100 * previous[name]:.0f} %" for name in previous)
-    return f"""# A head of the previous token, and the pairs that make it
-
-{GENERATED}
-
-A `rotary` model of the task recall (keys and values in turn, then a key whose value is asked for) reads one test example of
-{len(results["tokens"])} tokens. In the head whose distance explains most of its scores (layer {results["layer"]}, head {results["head"]}, counted from 0:
-{100 * results["share"]:.0f} % of their variance), the previous token has {whole} of the weight, mean of all queries but the first. Without the {results["fast"]} pairs
-that make a turn within the text it has {slow}; without the other {count - results["fast"]} of {count} it has {fast}. One model, one text. Commands:
-
-```sh
-{results["asked"]}
-{results["command"]}
-```
-
-{shown("head", picture_of(results))}
-"""
+    previous, count, fast = results["previous"], len(results["wavelengths"]), results["fast"]
+    whole, slow_left, fast_left = (f"{100 * share:.0f} %" for share in previous.values())
+    text = (
+        f"A `rotary` model of the task recall (keys and values in turn, then a key whose value is "
+        f"asked for) reads one test example of {len(results['tokens'])} tokens. In the head whose "
+        f"distance explains most of its scores (layer {results['layer']}, head {results['head']}, "
+        f"counted from 0: {100 * results['share']:.0f} % of their variance), the previous token "
+        f"has {whole} of the weight, mean of all queries but the first. Without the {fast} pairs "
+        f"that make a turn within the text it has {slow_left}; without the other {count - fast} of "
+        f"{count} it has {fast_left}. One model, one text. Commands:"
+    )
+    commands = f"```sh\n{results['asked']}\n{results['command']}\n```"
+    title = "# A head of the previous token, and the pairs that make it"
+    parts = [title, GENERATED, text, commands, shown("head", picture_of(results))]
+    return "\n\n".join(parts) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -118,5 +118,5 @@ def test_an_exported_model_and_every_room_open_from_a_disk(browser, exported):
     for link in page.locator("#rooms a").all():
         link.click()
         page.wait_for_function("() => !document.querySelector('main [aria-busy=true]')")
-        assert page.locator("main svg").count() > 0
+        page.wait_for_selector("main svg")
     assert heard == []

@@ -22,14 +22,17 @@ from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.scoring.bleu import bleu_statistics
 from ropewalk.machine import commit
 
-extrapolation, frequency_usage, rotary_parts, sharpness, small_samples, token_left = load_scripts(
-    "studies",
-    "extrapolation",
-    "frequency_usage",
-    "rotary_parts",
-    "sharpness",
-    "small_samples",
-    "token_left",
+extrapolation, frequency_usage, heads, rotary_parts, sharpness, small_samples, token_left = (
+    load_scripts(
+        "studies",
+        "extrapolation",
+        "frequency_usage",
+        "heads",
+        "rotary_parts",
+        "sharpness",
+        "small_samples",
+        "token_left",
+    )
 )
 
 TINY = {
@@ -154,6 +157,22 @@ def test_frequency_usage_measures_every_seed(run_of, tmp_path):
     assert "| seed 2 |" in text
     for scheme in ("light", "dark"):
         assert (tmp_path / f"norms-{scheme}.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_heads_finds_the_head_that_distance_explains_most(run_of, tmp_path):
+    recall = {**SUMS, "task": "recall", "train_length": 8, "length_multiples": (1, 2)}
+    run = run_of(**{**recall, "encodings": ("rotary",)})
+    heads.main([str(run), "--out", str(tmp_path)])
+    held = read_json(tmp_path / "results.json")
+    assert len(held["parts"]) == len(held["wavelengths"]) + 1
+    weights, query = torch.tensor(held["weights"]), held["query"]
+    assert held["previous"]["all pairs"] == pytest.approx(
+        float(weights.diagonal(-1).mean()), abs=1e-4
+    )
+    scores = held["scores"]["all pairs"]
+    assert len(scores) == len(held["distances"]) == len(held["tokens"]) > query
+    assert f"{100 * held['share']:.0f} % of their variance" in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ class ModelRoom:
 
     def overview(self) -> dict[str, Any]:
         """Return the tokens, and for each layer its pairs, what its heads do, and small maps."""
+        return self._overview
+
+    @cached_property
+    def _overview(self) -> dict[str, Any]:
         seen = [layer.visible for layer in self.found.layers]
         return {
             "model": self.found.model,

@@ -185,12 +185,18 @@ def test_a_band_that_is_left_out_is_missing_and_nothing_else():
 
 
 def test_means_by_distance_are_those_of_the_scores():
-    layer = tools.attention(model_of("gemma3_text"), IDS).layers[0]
-    scores = layer.scores(1)
+    spec = RotarySpec(head_dim=8)
+    q, k = torch.randn(2, 1, 2, 20, 8, generator=torch.Generator().manual_seed(1))
+    at = torch.arange(20)
+    away = at[:, None] - at
+    mask = torch.zeros(20, 20).masked_fill((away < 0) | (away > 6), -torch.inf)  # a window
+    weights = (q @ k.mT + mask).softmax(-1)
+    layer = layer_of(0, None, Rope(spec), Attended(q, k, 1.0, None, mask, None, weights))
     distances, means = layer.by_distance(1)
-    assert distances.tolist() == list(range(8))  # its window
+    assert distances.tolist() == list(range(7))
     for distance, mean in zip(distances.tolist(), means.tolist(), strict=True):
-        assert mean == pytest.approx(float(scores.diagonal(-distance).mean()), abs=1e-5)
+        right = (q @ k.mT)[0, 1].diagonal(-distance).mean()
+        assert mean == pytest.approx(float(right), abs=1e-5)
 
 
 def test_scores_of_another_source_are_not_split():

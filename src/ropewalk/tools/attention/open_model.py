@@ -113,6 +113,8 @@ def _tokens(folder: Path, text: str) -> tuple[list[int], tuple[str, ...]]:
     encoded = tokenizer.encode(text)
     words = []
     for piece, token in zip(encoded.tokens, encoded.ids, strict=True):
-        word = tokenizer.decode([token], skip_special_tokens=False).strip() or piece
+        word = tokenizer.decode([token], skip_special_tokens=False).strip() or {"Ċ": "⏎"}.get(
+            piece, piece
+        )
         words.append(f"▁{word}" if piece[:1] in "▁Ġ" and word != piece else word)
     return list(encoded.ids), tuple(words)

@@ -64,7 +64,7 @@ class LayerAttention:
         return torch.cat([parts[:pairs].view(-1, 2).sum(-1), parts[pairs:].sum()[None]])
 
     def scores(self, head: int, *, without: range = range(0)) -> Tensor:
-        """Return scores `(S, S)` after a cap; -inf where a query does not see a key.
+        """Return scores `(S, S)`, before a cap; -inf where a query does not see a key.
 
         without: pairs that are left out, counted from the slowest.
         """
@@ -73,10 +73,7 @@ class LayerAttention:
         for pair in without:
             _check("without", pair, len(self.wavelengths))
             kept[2 * pair : 2 * pair + 2] = False
-        scores = q[:, kept] @ k[:, kept].T
-        if self.cap is not None:
-            scores = self.cap * (scores / self.cap).tanh()
-        return scores.masked_fill(~self.visible, -torch.inf)
+        return (q[:, kept] @ k[:, kept].T).masked_fill(~self.visible, -torch.inf)
 
     def weights(self, head: int, *, without: range = range(0)) -> Tensor:
         """Return attention `(S, S)`: the softmax of `scores`. A query without keys has 0."""
@@ -87,7 +84,7 @@ class LayerAttention:
         return scores.softmax(-1).nan_to_num(0.0)[:, : len(self.visible)]
 
     def by_distance(self, head: int, *, without: range = range(0)) -> tuple[Tensor, Tensor]:
-        """Return distances `(N)`, query minus key, and the mean score at each, `(N)`."""
+        """Return distances `(N)`, query minus key, and the mean of `scores` at each, `(N)`."""
         scores, visible = self.scores(head, without=without), self.visible
         at = torch.arange(len(visible))
         away = (at[:, None] - at)[visible]
