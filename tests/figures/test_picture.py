@@ -139,6 +139,9 @@ SMALLEST = {
     "score_by_encoding": lambda: figures.score_by_encoding({"a": figures.Outcome((), None)}),
     "score_by_length": lambda: figures.score_by_length(["1"], {"a": []}),
     "attention_maps": lambda: figures.attention_maps({"a": [[[[0.0]]]]}),
+    "head_by_pair": lambda: figures.head_by_pair(
+        [[0.0]], [math.inf], [0.0, 0.0], [0], {"a": [0.0]}, pair_of_tokens=(0, 0)
+    ),
 }
 
 

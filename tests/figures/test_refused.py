@@ -69,6 +69,12 @@ WAYS = {
     "at most 256, got 257": lambda: dials().png(colors=257),
     "form must be 'svg' or 'png'": lambda: dials().both("a", "gif"),
     "at most 4 numbers, one for each panel, got 5": lambda: figures.corkscrew([1.0] * 5, [0, 1]),
+    "parts must be one for each of the 1 wavelengths": lambda: figures.head_by_pair(
+        [[1.0]], [6.3], [0.5], [0], {"a": [0.0]}, pair_of_tokens=(0, 0)
+    ),
+    "key must be below 1, got 1": lambda: figures.head_by_pair(
+        [[1.0]], [6.3], [0.5, 0.0], [0], {"a": [0.0]}, pair_of_tokens=(0, 1)
+    ),
     "at most 160 turns, got 318 at 1 rad": lambda: figures.corkscrew([1.0], [0, 2000]),
     "cos and sin must have the same shape, got (3, 1) and (1, 1)": lambda: tables([[1.0]]),
     "positions must have one number for each of the 3 rows of cos": lambda: tables(
