@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ropewalk.explorer.questions import OpenModel
 from ropewalk.figures.drawing import COLORS
 from ropewalk.figures.interactive import scheme_css
 from ropewalk.files import complete_folder, shown_path
+
+if TYPE_CHECKING:
+    from ropewalk.explorer.model_room import ModelRoom
 
 #: What the page may load: its own files. Inline scripts and other hosts are refused, on any host.
 POLICY = (
@@ -57,14 +59,14 @@ def page_files(*, served: bool = True) -> dict[str, bytes]:
     return found
 
 
-def data_files(model: OpenModel | None) -> Iterator[tuple[str, bytes]]:
+def data_files(model: ModelRoom | None) -> Iterator[tuple[str, bytes]]:
     """Yield the path and content of each file with answers that Python otherwise computes."""
     for name, value in _data(model):
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
         yield f"data/{name}.js", f"window.ropewalkData={text};\n".encode()
 
 
-def _data(model: OpenModel | None) -> Iterator[tuple[str, dict[str, Any]]]:
+def _data(model: ModelRoom | None) -> Iterator[tuple[str, dict[str, Any]]]:
     from ropewalk.explorer.encodings_room import encodings_data
     from ropewalk.explorer.stretch_room import stretch_data
 
@@ -119,7 +121,7 @@ def check_target(target: Path) -> None:
         )
 
 
-def export(target: Path, model: OpenModel | None = None) -> int:
+def export(target: Path, model: ModelRoom | None = None) -> int:
     """Write all files that need no Python into a new folder; return their bytes together.
 
     model: what the room Your model shows. Raises ValueError as `check_target` does.

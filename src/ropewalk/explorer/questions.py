@@ -10,10 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import shown
 from ropewalk.files import shown_path
+
+if TYPE_CHECKING:
+    from ropewalk.explorer.model_room import ModelRoom
 
 MOST_PATH = 500  # characters
 MOST_HEADS = 9_999
@@ -27,17 +30,7 @@ def _ask(room: str, function: str, question: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-class OpenModel(Protocol):
-    """A model that has read a text: the answers of the room Your model."""
-
-    def overview(self) -> dict[str, Any]:
-        """Return its name, tokens and layers, with a small map of each head."""
-
-    def head(self, layer: int, head: int) -> dict[str, Any]:
-        """Return q and k of one head. Raises ValueError if there is no such head."""
-
-
-def about_model(model: OpenModel | None) -> dict[str, Answer]:
+def about_model(model: ModelRoom | None) -> dict[str, Answer]:
     """Return who answers about the model of the command line."""
 
     def head_answer(question: dict[str, Any]) -> dict[str, Any]:

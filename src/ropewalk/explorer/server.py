@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,7 +27,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ropewalk.explorer.page_files import POLICY, page_files
-from ropewalk.explorer.questions import ANSWERS, Answer, OpenModel, about_model, about_runs
+from ropewalk.explorer.questions import ANSWERS, Answer, about_model, about_runs
+
+if TYPE_CHECKING:
+    from ropewalk.explorer.model_room import ModelRoom
 
 ADDRESS = "127.0.0.1"
 LEADING = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=%s">'
@@ -39,7 +43,7 @@ def serve(
     opens: bool,
     say: Callable[[str], None],
     run: str | None = None,
-    model: OpenModel | None = None,
+    model: ModelRoom | None = None,
 ) -> None:
     """Serve the page until Ctrl-C.
 

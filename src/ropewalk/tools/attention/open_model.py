@@ -15,6 +15,7 @@ from ropewalk.tools import model_files
 from ropewalk.tools.model_cost import count_weights
 from ropewalk.tools.verify.load_target import class_of, errors_of, import_transformers, load_model
 
+SIGNS = str.maketrans({" ": "▁", "Ġ": "▁", "\n": "⏎", "Ċ": "⏎", "\t": "⇥"})
 LONGEST = 512  # tokens; more are cells too small to see
 
 
@@ -100,7 +101,7 @@ def open_model(
 
 
 def _tokens(folder: Path, text: str) -> tuple[list[int], tuple[str, ...]]:
-    """Return ids and words, special tokens included; a word that follows a space begins with ▁."""
+    """Return ids and words, special tokens included, with signs for spaces."""
     if not (folder / model_files.TOKENIZER).exists():
         numbers = text.split()
         if not all(number.isdecimal() for number in numbers):
@@ -113,8 +114,6 @@ def _tokens(folder: Path, text: str) -> tuple[list[int], tuple[str, ...]]:
     encoded = tokenizer.encode(text)
     words = []
     for piece, token in zip(encoded.tokens, encoded.ids, strict=True):
-        word = tokenizer.decode([token], skip_special_tokens=False).strip() or {"Ċ": "⏎"}.get(
-            piece, piece
-        )
-        words.append(f"▁{word}" if piece[:1] in "▁Ġ" and word != piece else word)
+        text = (tokenizer.decode([token], skip_special_tokens=False) or piece).translate(SIGNS)
+        words.append(f"▁{text}" if piece[:1] in "▁Ġ" and text[:1] != "▁" else text)
     return list(encoded.ids), tuple(words)

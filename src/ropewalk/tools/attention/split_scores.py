@@ -85,14 +85,12 @@ class LayerAttention:
 
     def by_distance(self, head: int, *, without: range = range(0)) -> tuple[Tensor, Tensor]:
         """Return distances `(N)`, query minus key, and the mean of `scores` at each, `(N)`."""
-        scores, visible = self.scores(head, without=without), self.visible
-        at = torch.arange(len(visible))
-        away = (at[:, None] - at)[visible]
-        count = torch.zeros(2 * len(at) - 1, dtype=torch.float64)
-        total = count.index_add(0, away + len(at) - 1, scores[visible].double())
-        count.index_add_(0, away + len(at) - 1, torch.ones(len(away), dtype=torch.float64))
-        seen = count > 0
-        return torch.arange(1 - len(at), len(at))[seen], (total / count)[seen]
+        scores, means = self.scores(head, without=without).double(), {}
+        for distance in range(1 - len(scores), len(scores)):
+            seen = scores.diagonal(-distance)[self.visible.diagonal(-distance)]
+            if len(seen):
+                means[distance] = float(seen.mean())
+        return torch.tensor(list(means)), torch.tensor(list(means.values()), dtype=torch.float64)
 
     def vectors(self, head: int) -> tuple[Tensor, Tensor]:
         """Return q and k `(S, C)` of a head. Raises ValueError if there is no such head."""

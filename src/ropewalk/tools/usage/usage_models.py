@@ -379,21 +379,12 @@ def _showing(model: nn.Module, show: Callable[[Attended], None], tokens: Tensor)
                 output, weights = original(module, query, key, value, *args, **kwargs)
             finally:
                 own.busy = False
-            given = inspect.signature(original).bind(module, query, key, value, *args, **kwargs)
-            given.apply_defaults()
-            named = {**given.arguments, **given.arguments.get("kwargs", {})}
-            scale, sinks = named.get("scaling"), named.get("s_aux", getattr(module, "sinks", None))
-            show(
-                Attended(
-                    query,
-                    key,
-                    query.shape[-1] ** -0.5 if scale is None else float(scale),
-                    named.get("softcap"),
-                    named.get("attention_mask"),
-                    sinks,
-                    weights,
-                )
-            )
+            named = inspect.signature(original).bind(module, query, key, value, *args, **kwargs)
+            given = {**named.arguments, **named.arguments.get("kwargs", {})}
+            sinks = given.get("s_aux", getattr(module, "sinks", None))
+            scale = query.shape[-1] ** -0.5 if given.get("scaling") is None else given["scaling"]
+            cap, mask = given.get("softcap"), given.get("attention_mask")
+            show(Attended(query, key, float(scale), cap, mask, sinks, weights))
             return output, weights
 
         return attend
