@@ -149,7 +149,9 @@ Settings = Annotated[
 TypePairing = Annotated[
     str | None, option("PAIRING", "half or interleaved, for a model type that is not known.")
 ]
-Size = Annotated[int | None, option("N", "Latent pixels or frames of images or video.", min=1)]
+Size = Annotated[
+    int | None, option("N", "Latent pixels (pixels / 8 in most VAEs) or frames.", min=1)
+]
 AsJson = Annotated[bool, flag("--json", "Print JSON.")]
 
 
