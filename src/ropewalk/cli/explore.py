@@ -118,18 +118,15 @@ def _open(
 
         chosen = dtype_of(dtype)
         opened = open_model(
-            place,
-            _text(text),
-            dtype=chosen,
-            random_weights=random_weights,
+            place, _text(text), dtype=chosen, random_weights=random_weights,
             trust_remote_code=trust_remote_code,
-        )
+        )  # fmt: skip
         bar.update(task, description="running")
-        found = attention(
-            opened.model,
-            opened.ids,
-            on_layer=lambda done, all_: bar.update(task, completed=done, total=all_),
-        )
+
+        def tell(done: int, layers: int) -> None:
+            bar.update(task, completed=done, total=layers)
+
+        found = attention(opened.model, opened.ids, on_layer=tell)
     return ModelRoom(found, opened.words, str(place), opened.random)
 
 

@@ -1,6 +1,6 @@
 """Tools that find out what a rope does, or change the rope of a model."""
 
-from ropewalk.tools.attention import LayerAttention, ModelAttention, attention
+from ropewalk.tools.attention import attention
 from ropewalk.tools.catalogue import catalogue, catalogue_vectors
 from ropewalk.tools.convert import convert
 from ropewalk.tools.extend import extend
@@ -11,8 +11,6 @@ from ropewalk.tools.usage import usage
 from ropewalk.tools.verify import load_model, verify, verify_model
 
 __all__ = [
-    "LayerAttention",
-    "ModelAttention",
     "Patch",
     "attention",
     "catalogue",
