@@ -17,14 +17,14 @@ from ropewalk.explorer.questions import about_model
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 LINK = "heads?layer=2&head=1&query=9&key=8&from=5&to=8"
-COMPUTE = """async ([answer, count, bands, i, j]) => {
+COMPUTE = """async ([answer, count, bands, i, j, queries]) => {
   const all = await import("./head-scores.js"), head = all.unpackHead(answer, count);
   const plain = (all) => Array.from(all, (each) => (Number.isNaN(each) ? null : each));
   return { parts: all.parts(head, i, j), bands: bands.map(([from, to]) => {
     const found = all.scores(head, { from, to }), after = all.weights(head, found);
-    const mean = all.meanByDistance(head, found), whole = all.weights(head, all.scores(head));
-    const moved = all.moved(whole, after), scores = plain(found), weights = after.map(plain);
-    return { scores, weights, mean, moved };
+    const mean = all.meanByDistance(head, found), summary = all.summary(after, queries, 1);
+    const scores = plain(found), weights = after.map(plain);
+    return { scores, weights, mean, summary, strongest: all.strongest(after, queries) };
   }) };
 }"""
 BANDS = [(0, -1), (0, 2), (3, 7), (0, 7)]
@@ -44,11 +44,11 @@ def test_scores_and_weights_are_those_of_numpy(page, layer, causal, monkeypatch)
     visible |= not causal
     monkeypatch.setattr(model, "vectors", lambda layer, head: (q, k, visible))
     count, rules = len(model.tokens), model.rules(layer)
-    found = page.evaluate(COMPUTE, [model.head(layer, 1), count, BANDS, 9, 5])
+    queries = (count // 2, count) if causal else (count // 4, count - count // 4)
+    found = page.evaluate(COMPUTE, [model.head(layer, 1), count, BANDS, 9, 5, queries])
     by_column = q[9].astype("f8") * k[5]
     wanted = [*by_column[:16].reshape(8, 2).sum(-1), by_column[16:].sum()]
     assert found["parts"] == pytest.approx(wanted, abs=1e-12)
-    whole = softmax(remaining(q, k), visible, **rules)
     distance = np.subtract.outer(np.arange(count), np.arange(count))
     for band, each in zip(BANDS, found["bands"], strict=True):
         scores = np.where(visible, remaining(q, k, *band), np.nan)
@@ -58,8 +58,13 @@ def test_scores_and_weights_are_those_of_numpy(page, layer, causal, monkeypatch)
         for far, mean in each["mean"]:
             assert mean == pytest.approx(scores[visible & (distance == far)].mean(), abs=2e-6)
         assert [far for far, _ in each["mean"]] == np.unique(distance[visible]).tolist()
-        moved = np.nansum(np.abs(whole - weights), -1).mean() / 2
-        assert each["moved"] == pytest.approx(moved, abs=2e-6)
+        rows, at = np.nan_to_num(weights)[slice(*queries)], np.arange(*queries) - 1
+        there = rows[np.arange(len(rows)), at]
+        wanted = {"there": there.mean(), "first": rows[:, 0].mean(), "queries": len(rows)}
+        wanted["most"] = int((rows.argmax(-1) == at).sum())
+        assert each["summary"] == pytest.approx(wanted, abs=2e-6)
+        row, key = np.unravel_index(rows[:, 1:].argmax(), rows[:, 1:].shape)
+        assert each["strongest"] == [queries[0] + row, key + 1]
 
 
 def fact(page, name):
@@ -75,12 +80,20 @@ def test_a_head_a_pair_and_a_band_are_chosen_by_mouse_and_keyboard(visit):
     assert shares == sorted(shares, key=lambda share: -int(share[:-1]))
     page.get_by_role("button", name=re.compile("^Layer 1, head 0: distance alone")).press("Enter")
     expect(page.locator("h2").last).to_have_text("Layer 1, head 0")
-    for name, key, times in (("query", "ArrowLeft", 2), ("key", "ArrowRight", 20)):
-        for _ in range(times):
-            page.get_by_role("slider", name=f"{name}, slider").press(key)
-    expect(page).to_have_url(re.compile("query=21&key=20"))
     q, k, visible = model.vectors(1, 0)
     score, rules = remaining(q, k), model.rules(1)
+    weights = softmax(score, visible, **rules)
+    assert fact(page, "^weight$") == f"{np.nanmax(weights[12:, 1:]):.3f}"  # where it begins
+    for name, key in (("query", 22), ("key", 23)):
+        page.locator(f"#field-{name}").fill(str(key))
+        page.locator(f"#field-{name}").press("Enter")
+    expect(page.get_by_text("does not see this key, so they have no score")).to_be_visible()
+    region = page.get_by_role("region", name="All weights")
+    for step in ("ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowLeft"):
+        region.press(step)
+    expect(page).to_have_url(re.compile("query=21&key=20"))
+    expect(region).to_be_focused()
+    expect(page.locator("label[for=field-query]")).to_have_text("query: ·the")
     assert fact(page, "^score$") == f"{score[21, 20]:+.2f}"
     assert fact(page, "^score after") == f"{2 * np.tanh(score[21, 20] / 2):+.2f}"
     assert fact(page, "^weight") == f"{softmax(score, visible, **rules)[21, 20]:.3f}"
@@ -89,6 +102,9 @@ def test_a_head_a_pair_and_a_band_are_chosen_by_mouse_and_keyboard(visit):
     page.get_by_role("slider", name="last pair left out, slider").press("End")
     expect(page).to_have_url(re.compile("to=8"))
     expect(page.locator("figure li")).to_have_text(["all pairs", "without the band"])
+    row = page.locator("tr", has_text="score of the chosen cell").locator("td")
+    after = remaining(q, k, 0, 7)[21, 20]
+    expect(row).to_have_text([f"{x:+.2f}".replace("-", "−") for x in (score[21, 20], after)])
     assert maps.first.get_attribute("href") != maps.last.get_attribute("href")
     page.get_by_role("button", name="Nothing").click()
     expect(page.get_by_text("Nothing is left out, so this map is the same.")).to_be_visible()

@@ -58,7 +58,7 @@ class ModelDouble:
     def overview(self):
         told = {"model": "LlamaForCausalLM", "source": "some/model", "random": True}
         layers = [self._layer(layer) for layer in range(self.layers)]
-        return {**told, "tokens": self.tokens, "layers": layers, "causal": True}
+        return {**told, "tokens": self.tokens, "layers": layers}
 
     def _layer(self, layer):
         side, rng, found, small = min(32, len(self.tokens)), np.random.default_rng(layer), [], []
@@ -70,8 +70,12 @@ class ModelDouble:
             found.append({"share": share, "distance": 1, "at_distance": 0.4, "at_first": 0.1})
         found[-1] = dict.fromkeys(found[-1])
         told = {"layer": layer, "layer_type": "full_attention", "side": side, "small": small}
-        told |= {"heads": self.heads, "key_heads": self.heads, "found": found}
+        told |= {
+            "heads": self.heads,
+            "found": found,
+            "queries": [len(self.tokens) // 2, len(self.tokens)],
+        }
         if layer == self.layers - 1:
-            return {**told, "waves": [], "split": False, "unsplit": "it adds a bias of its own"}
+            return {**told, "waves": [], "unsplit": "it adds a bias of its own"}
         waves = [None, *(2 * np.pi / self.speeds[1:]).tolist()]
-        return {**told, "waves": waves, "split": True, "unsplit": None}
+        return {**told, "waves": waves, "unsplit": None}

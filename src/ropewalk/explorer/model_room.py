@@ -36,13 +36,11 @@ class ModelRoom:
 
     @cached_property
     def _overview(self) -> dict[str, Any]:
-        seen = [layer.visible for layer in self.found.layers]
         return {
             "model": self.found.model,
             "source": self.source,
             "random": self.random,
             "tokens": list(self.words),
-            "causal": not any(bool(visible.triu(1).any()) for visible in seen),
             "layers": [_layer(layer) for layer in self.found.layers],
         }
 
@@ -74,13 +72,12 @@ def _layer(layer: LayerAttention) -> dict[str, Any]:
         "layer": layer.layer,
         "layer_type": layer.layer_type,
         "heads": len(layer.heads),
-        "key_heads": len(layer.k),
         "waves": [wave if math.isfinite(wave) else None for wave in layer.wavelengths],
-        "split": layer.unsplit is None,
         "unsplit": layer.unsplit,
         "found": [
             {key: getattr(head, name) for key, name in FOUND.items()} for head in layer.heads
         ],
+        "queries": [layer.queries.start, layer.queries.stop],
         "small": small,
         "side": side,
     }

@@ -72,7 +72,7 @@ export function weights({ count, cap, sink }, scores) {
     const row = scores.slice(i * count, (i + 1) * count);
     let most = sink ?? -Infinity, total = 0;
     for (let j = 0; j < count; j += 1) {
-      row[j] = capped(row[j], cap);
+      if (cap !== null) row[j] = capped(row[j], cap);
       if (row[j] > most) most = row[j];
     }
     if (sink !== null) total = Math.exp(sink - most);
@@ -88,20 +88,34 @@ export function weights({ count, cap, sink }, scores) {
 /** Return (distance, mean score) over all queries that see a key at the distance. @param {Head} head @param {Float32Array} scores */
 export function meanByDistance({ count }, scores) {
   const sums = new Float64Array(2 * count - 1), seen = new Uint32Array(2 * count - 1);
-  scores.forEach((score, at) => {
-    if (Number.isNaN(score)) return;
-    const distance = Math.floor(at / count) - (at % count);
-    sums[distance + count - 1] += score;
-    seen[distance + count - 1] += 1;
-  });
+  for (let i = 0, at = 0; i < count; i += 1) {
+    for (let j = 0; j < count; j += 1, at += 1) {
+      if (Number.isNaN(scores[at])) continue;
+      sums[i - j + count - 1] += scores[at];
+      seen[i - j + count - 1] += 1;
+    }
+  }
   const all = Array.from(sums, (sum, at) => /** @type {[number, number]} */ ([at - count + 1, sum / seen[at]]));
   return all.filter(([, mean]) => !Number.isNaN(mean));
 }
 
-/** Return the share of the weights that is at other keys in the second, in the mean over queries. @param {Float32Array[]} before @param {Float32Array[]} after */
-export function moved(before, after) {
-  const sums = before.map((row, i) => row.reduce((sum, weight, j) => sum + (weight >= 0 ? Math.abs(weight - after[i][j]) / 2 : 0), 0));
-  return sums.reduce((sum, each) => sum + each, 0) / sums.length;
+/** Return the mean weight at a distance and at the first token, and how many queries have most weight at the distance.
+    @param {Float32Array[]} weights @param {[number, number]} queries @param {number} distance */
+export function summary(weights, [first, end], distance) {
+  const rows = weights.slice(first, end), near = (/** @type {number} */ i) => rows[i][first + i - distance] || 0;
+  const mean = (/** @type {(row: Float32Array, i: number) => number} */ of) => rows.reduce((sum, row, i) => sum + of(row, i), 0) / rows.length;
+  const most = rows.filter((row, i) => near(i) > 0 && row.every((each) => !(each > near(i)))).length;
+  return { there: mean((_, i) => near(i)), first: mean((row) => row[0] || 0), most, queries: rows.length };
+}
+
+/** Return the query and the key of the largest weight that is not at the first token.
+    @param {Float32Array[]} weights @param {[number, number]} queries @returns {[number, number]} */
+export function strongest(weights, [first, end]) {
+  let found = /** @type {[number, number]} */ ([end - 1, 0]), most = 0;
+  for (let i = first; i < end; i += 1) {
+    for (let j = 1; j < weights[i].length; j += 1) if (weights[i][j] > most) [found, most] = [[i, j], weights[i][j]];
+  }
+  return found;
 }
 
 /** Return neighbors added up, so that at most so many groups remain. @param {number[]} values @param {number} most

@@ -94,8 +94,10 @@ export function painted(values, most, root) {
   const { above, below } = colors(), [up, down] = [above, below].map((color) => parseInt(color.trim().slice(1), 16) * 256);
   values.forEach((row, y) => {
     for (let x = 0; x < row.length; x += 1) {
-      const value = row[x] ?? NaN, strength = Math.min(1, Math.abs(value) / (most || 1));
-      if (strength > 0) pixels.setUint32(4 * (y * row.length + x), (value < 0 ? down : up) + Math.round(255 * (root ? Math.sqrt(strength) : strength)));
+      const value = row[x];
+      if (!value) continue; // 0, null and NaN stay blank
+      const strength = Math.min(1, Math.abs(value) / (most || 1));
+      pixels.setUint32(4 * (y * row.length + x), (value < 0 ? down : up) + Math.round(255 * (root ? Math.sqrt(strength) : strength)));
     }
   });
   paper.putImageData(image, 0, 0);

@@ -30,6 +30,7 @@ class LayerAttention:
     wavelengths: `(P)`, tokens per full turn, the slowest pair first; inf if it does not rotate.
     heads: what each head does, as `tools.usage` reports it; `position_share` says how much of the
         variance of its scores the distance alone explains. All None below 16 tokens.
+    queries: the queries that `heads` are measured at.
     unsplit: why scores are not split, or None. They are then a single part, and if they are not
         q · k, they are known up to a constant for each query: the logarithms of the weights.
     q, k: `(H, S, C)` and `(K, S, C)`, float32: two dimensions for each pair, in the order of
@@ -43,6 +44,7 @@ class LayerAttention:
     layer_type: str | None
     wavelengths: tuple[float, ...]
     heads: tuple[Head, ...]
+    queries: range
     unsplit: str | None
     q: Tensor
     k: Tensor
@@ -145,10 +147,13 @@ def layer_of(
     if mask is not None:
         visible = (mask.detach().expand(1, len(q), S, S)[0, 0] > MASKED).cpu()
     sinks = None if attended.sinks is None else attended.sinks.detach().float().cpu()
-    heads, step = _heads(weights, visible), torch.finfo(attended.q.dtype).eps
+    attending = Attending(S, causal=not bool(visible.triu(1).any()))
+    heads, step = _heads(attending, weights), torch.finfo(attended.q.dtype).eps
     for own in dict.fromkeys((sinks, None)):  # a sink may act after the softmax
         parts = q * attended.scale, k, attended.cap, own, visible
-        found = LayerAttention(layer, layer_type, wavelengths, heads, unsplit, *parts)
+        found = LayerAttention(
+            layer, layer_type, wavelengths, heads, attending.queries, unsplit, *parts
+        )
         if all(_explains(found, head, right, step) for head, right in enumerate(weights)):
             return found
     return _unsplit(found, weights)
@@ -179,9 +184,8 @@ def _by_pair(x: Tensor, rope: Rope) -> Tensor:
     return torch.cat([pairs.flatten(-2), *rest], -1)
 
 
-def _heads(weights: Tensor, visible: Tensor) -> tuple[Head, ...]:
-    if len(visible) < LEAST_TOKENS:
+def _heads(attending: Attending, weights: Tensor) -> tuple[Head, ...]:
+    if weights.shape[-1] < LEAST_TOKENS:
         return (NO_HEAD,) * len(weights)
-    attending = Attending(len(visible), causal=not bool(visible.triu(1).any()))
     attending.add(weights[None])
     return tuple(attending.heads())

@@ -129,15 +129,16 @@ class Attending:
     def __init__(self, length: int, causal: bool) -> None:
         S = length
         self.distances = torch.arange(0, S // 2) if causal else torch.arange(-(S // 4), S // 4 + 1)
-        self.queries = torch.arange(S // 2, S) if causal else torch.arange(S // 4, S - S // 4)
+        self.queries = range(S // 2, S) if causal else range(S // 4, S - S // 4)
         self._seen: Tensor | None = None  # distances that are not masked
         self._scores = self._squares = self._mass = self._first = torch.zeros(())
         self._count = 0
 
     def add(self, probabilities: Tensor) -> None:
         """Add the attention of some rows, `(B, H, S, S)`."""
-        p = probabilities.detach().cpu()[:, :, self.queries]
-        keys = self.queries[:, None] - self.distances
+        queries = torch.tensor(self.queries)
+        p = probabilities.detach().cpu()[:, :, queries]
+        keys = queries[:, None] - self.distances
         near = p.gather(-1, keys.expand(*p.shape[:2], *keys.shape)).double()  # (B, H, queries, N)
         if self._seen is None:
             self._seen = near.amax((0, 1, 2)) > 0  # a window of attention ends somewhere

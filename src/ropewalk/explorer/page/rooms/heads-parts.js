@@ -4,20 +4,26 @@
 import { plain } from "../attention.js";
 import { scale, ticks } from "../chart.js";
 import { facts, fixed, h, picture, s, short } from "../draw.js";
-import { bytes, capped, grouped, parts } from "../head-scores.js";
+import { bytes, capped, grouped, parts, summary } from "../head-scores.js";
 import { painted } from "../heat.js";
 
 /** @typedef {import("../head-scores.js").Band} Band */
 /** @typedef {import("../head-scores.js").Head} Head */
 /** @typedef {import("../main.js").Change} Change */
 /** @typedef {{share: number | null, distance: number | null, at_distance: number | null, at_first: number | null}} Found */
-/** @typedef {{layer: number, layer_type: string | null, heads: number, key_heads: number, waves: (number | null)[], split: boolean,
-      unsplit: string | null, found: Found[], small: string[], side: number}} Layer
-      waves: tokens per turn of each pair, the slowest first; null does not turn. small: a map of each head, a byte for each shade. */
-/** @typedef {{model: string | null, source: string, random: boolean, tokens: string[], layers: Layer[], causal: boolean}} Model */
+/** @typedef {{layer: number, layer_type: string | null, heads: number, waves: (number | null)[],
+      unsplit: string | null, found: Found[], queries: [number, number], small: string[], side: number}} Layer
+      waves: tokens per turn of each pair, the slowest first; null does not turn. queries: the first, and the one after the last, that `found` is measured at. small: a map of each head, a byte for each shade. */
+/** @typedef {{model: string | null, source: string, random: boolean, tokens: string[], layers: Layer[]}} Model */
 
 const HEIGHT = 320, LEFT = 44, TOP = 26, BOTTOM = 42, NARROWEST = 5, WIDE = 52;
 const percent = (/** @type {number} */ share) => `${Math.round(100 * share)}%`;
+/** Bands of pairs: a name, and from and to which part of the text's length its wavelengths are. A slow pair turns less than a quarter. */
+export const SPEEDS = /** @type {[string, number, number][]} */ ([["Fast", 0, 1], ["Medium", 1, 4], ["Slow", 4, Infinity]]);
+/** @type {(speed: [string, number, number], wave: number | null, count: number) => boolean} */
+export const isOf = ([, least, most], wave, count) => wave !== null && wave > least * count && wave <= most * count;
+/** @type {(speed: [string, number, number], count: number) => string} */
+export const named = ([name, least, most], count) => `${name}: ${most === Infinity ? `over ${least * count}` : least ? `${least * count} to ${most * count}` : `up to ${most * count}`} tokens`;
 export const signed = (/** @type {number} */ x) => `${x >= 0 ? "+" : ""}${fixed(x, 2)}`;
 export const waveOf = (/** @type {number | null} */ wave) => (wave === null ? "does not turn" : `wavelength ${short(wave)} tokens`);
 
@@ -55,25 +61,42 @@ export function pairFacts(head, { waves }, i, j, weights, tokens) {
   const found = parts(head, i, j), total = found.reduce((sum, each) => sum + each, 0), weight = weights[i][j];
   /** @param {(wave: number | null) => boolean} has */
   const sum = (has) => signed(found.reduce((sum, each, p) => sum + (has(waves[p] ?? null) ? each : 0), 0));
-  const within = tokens.length, unseen = weight >= 0 ? "" : ". This query does not see this key.";
-  return [h("p", {}, `${plain(tokens[i])} (position ${i}) → ${plain(tokens[j])} (position ${j})${unseen}`), facts([
-    ["weight", unseen ? "none" : fixed(weight, 3)], ["distance", String(i - j)], ["score", signed(total)],
+  const name = `${plain(tokens[i])} (position ${i}) → ${plain(tokens[j])} (position ${j})`;
+  if (!(weight >= 0)) return [h("p", {}, `${name}. This query does not see this key, so they have no score.`)];
+  return [h("p", {}, name), facts([
+    ["weight", fixed(weight, 3)], ["distance", String(i - j)], ["score", signed(total)],
     ...(head.cap === null ? [] : [/** @type {[string, string]} */ (["score after the cap", signed(capped(total, head.cap))])]),
-    ...(head.pairs ? /** @type {[string, string][]} */ ([
-      [`pairs slower than the text (> ${within} tokens)`, sum((wave) => wave !== null && wave > within)],
-      [`pairs faster (≤ ${within} tokens)`, sum((wave) => wave !== null && wave <= within)],
-      ["what does not turn", sum((wave) => wave === null)]]) : []),
+    ...(head.pairs ? SPEEDS.map((speed) => /** @type {[string, string]} */ ([named(speed, tokens.length), sum((wave) => isOf(speed, wave, tokens.length))])) : []),
+    ...(head.pairs && rests(head, waves) ? [/** @type {[string, string]} */ (["what does not turn", sum((wave) => wave === null)])] : []),
   ])];
+}
+
+/** Return whether some dimensions do not turn. @param {Head} head @param {(number | null)[]} waves */
+const rests = ({ width, pairs }, waves) => width > 2 * pairs || waves.includes(null);
+
+/** Return what a band changes: the weight at the head's distance and at the first token, and one score.
+    @param {Head} head @param {Layer} layer @param {number} distance @param {[number, number]} cell @param {Band} band @param {Float32Array[][]} maps with all pairs, and without the band */
+export function effect(head, { queries }, distance, [i, j], band, maps) {
+  const each = maps.map((weights) => summary(weights, queries, distance)), found = parts(head, i, j);
+  const sums = [found, found.map((part, p) => (p >= band.from && p <= band.to ? 0 : part))].map((all) => all.reduce((sum, part) => sum + part, 0));
+  const rows = [
+    [`mean weight at distance ${distance}`, ...each.map(({ there }) => percent(there))],
+    [`queries with most weight there, of ${each[0].queries}`, ...each.map(({ most }) => String(most))],
+    ["mean weight at the first token", ...each.map(({ first }) => percent(first))],
+    ...(maps[0][i][j] >= 0 ? [["score of the chosen cell", ...sums.map(signed)], ["weight of the chosen cell", ...maps.map((weights) => fixed(weights[i][j], 3))]] : []),
+  ];
+  return h("table", {}, h("tr", {}, ...["", "all pairs", "without the band"].map((text) => h("th", { scope: "col" }, text))),
+    ...rows.map(([name, ...values]) => h("tr", {}, h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, value)))));
 }
 
 /** Return the score of a query and a key as steps: each pair begins where the one before ended.
     @param {Head} head @param {Layer} layer @param {number} i @param {number} j @param {Band} band @param {number} width */
 export function steps(head, { waves }, i, j, band, width) {
-  const found = parts(head, i, j), rest = head.width > 2 * head.pairs ? 1 : 0, turning = width - LEFT - (rest + 1) * WIDE;
+  const found = parts(head, i, j), rest = head.width > 2 * head.pairs ? 1 : 0, cut = band.to >= band.from ? 1 : 0, turning = width - LEFT - (rest + 1 + cut) * WIDE;
   const groups = grouped(found.slice(0, -1), Math.floor(turning / NARROWEST)), side = turning / groups.length;
   const bars = rest ? [...groups, { from: head.pairs, to: head.pairs, value: found[head.pairs] }] : groups, sums = [0];
   for (const { value } of bars) sums.push(sums[sums.length - 1] + value);
-  const total = sums[bars.length], y = { min: Math.min(...sums), max: Math.max(...sums), label: "" }, up = scale(y, HEIGHT - BOTTOM, TOP);
+  const total = sums[bars.length], remains = total - found.slice(band.from, band.to + 1).reduce((sum, each) => sum + each, 0), y = { min: Math.min(remains, ...sums), max: Math.max(remains, ...sums), label: "" }, up = scale(y, HEIGHT - BOTTOM, TOP);
   const left = (/** @type {number} */ n) => LEFT + side * Math.min(n, groups.length) + WIDE * Math.max(0, n - groups.length);
   const bar = (/** @type {number} */ n, /** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ look) => s("rect", {
     class: look, x: left(n) + 0.5, width: left(n + 1) - left(n) - 1, y: Math.min(up(from), up(to)), height: Math.max(1, Math.abs(up(from) - up(to))),
@@ -90,14 +113,14 @@ export function steps(head, { waves }, i, j, band, width) {
       s("path", { class: "axis", d: `M${LEFT} ${up(0)}H${width}` }),
       ...bars.map(({ value }, n) => bar(n, sums[n], sums[n + 1], value < 0 ? "below" : "above")),
       s("path", { class: "quiet", d: bars.map((_, n) => `M${left(n)} ${up(sums[n + 1])}H${left(n + 2)}`).join("") }),
-      bar(bars.length, 0, total, "total"),
-      ...groups.flatMap(({ from }, n) => (n % every || left(n) + every * side > LEFT + turning + side ? [] : [below(n, short(waves[from] ?? Infinity))])),
+      bar(bars.length, 0, total, "total"), ...(cut ? [bar(bars.length + 1, 0, remains, "total"), below(bars.length + 1, "without")] : []),
+      ...groups.flatMap(({ to }, n) => ((groups.length - 1 - n) % every ? [] : [below(n, short(waves[to] ?? Infinity))])),
       ...(rest ? [below(groups.length, "no turn")] : []), below(bars.length, "score"),
-      s("text", { x: LEFT + turning / 2, y: HEIGHT - 4, "text-anchor": "middle" }, "wavelength of the pair in tokens")),
-    h("p", { class: "note" }, `Largest parts: ${told}.`),
-    h("details", {}, h("summary", {}, "All parts in numbers"), h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "All parts of the score" }, h("table", {},
+      s("text", { x: LEFT + turning / 2, y: HEIGHT - 4, "text-anchor": "middle" }, "wavelength of the pair in tokens, pair 1 first")),
+    h("p", { class: "note" }, `Largest parts of the whole score: ${told}.`),
+    h("details", {}, h("summary", {}, "All parts in numbers"), h("table", {},
       h("tr", {}, ...["pair", "part", "sum so far"].map((text) => h("th", { scope: "col" }, text))),
-      ...found.slice(0, head.pairs + rest).map((value, n) => h("tr", {}, ...[nameOf(n < head.pairs ? [waves[n]] : []), signed(value), signed(found.slice(0, n + 1).reduce((sum, each) => sum + each, 0))].map((text) => h("td", {}, text))))))),
+      ...found.slice(0, head.pairs + rest).map((value, n) => h("tr", {}, ...[n < head.pairs ? `${n + 1}: ${waveOf(waves[n])}` : waveOf(null), signed(value), signed(found.slice(0, n + 1).reduce((sum, each) => sum + each, 0))].map((text) => h("td", {}, text)))))),
   ];
 }
 
