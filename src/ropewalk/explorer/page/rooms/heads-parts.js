@@ -85,7 +85,7 @@ export function effect(head, { queries }, distance, [i, j], band, maps) {
     ["mean weight at the first token", ...each.map(({ first }) => percent(first))],
     ...(maps[0][i][j] >= 0 ? [["score of the chosen cell", ...sums.map(signed)], ["weight of the chosen cell", ...maps.map((weights) => fixed(weights[i][j], 3))]] : []),
   ];
-  return h("table", {}, h("tr", {}, ...["", "all pairs", "without the band"].map((text) => h("th", { scope: "col" }, text))),
+  return h("table", {}, h("tr", {}, ...["measure", "all pairs", "without the band"].map((text) => h("th", { scope: "col" }, text))),
     ...rows.map(([name, ...values]) => h("tr", {}, h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, value)))));
 }
 
