@@ -1,4 +1,4 @@
-"""Encodings for the claims that no encoding of the library tests: one layer, clipped distances.
+"""Encodings for claims that no encoding of the library tests: in some layers, clipped distances.
 
 ``ropewalk compare --import examples/claims_encodings.py --encodings "rotary,rotary_only"``
 imports it by name, so that results hold no path.
@@ -32,6 +32,24 @@ class RotaryOnly(Encoding):
 
     def for_layer(self, layer: int) -> AttentionEncoding:
         return self.site if layer == self.chosen else AttentionEncoding()
+
+
+class RotarySkipping(Encoding):
+    """Rotate queries and keys in all layers but every n-th, which has no positions.
+
+    Source: Yang et al. 2025, arXiv 2501.18795, section 3.3, without their window of attention; as
+    SmolLM3 has it, with n = 4.
+    """
+
+    def __init__(self, shape: StackShape, every: int = 4) -> None:
+        super().__init__()
+        if type(every) is not int or every < 1:
+            raise ValueError(f"every must be an int of at least 1, got {every!r}")
+        self.every = every
+        self.site = RotarySite(RotaryEmbedding(RotarySpec(head_dim=shape.head_dim)))
+
+    def for_layer(self, layer: int) -> AttentionEncoding:
+        return AttentionEncoding() if (layer + 1) % self.every == 0 else self.site
 
 
 class RotaryClippedSite(ScoringSite):
@@ -74,4 +92,5 @@ class RotaryClipped(Encoding):
 
 
 REGISTRY["rotary_only"] = RotaryOnly
+REGISTRY["rotary_skipping"] = RotarySkipping
 REGISTRY["rotary_clipped"] = RotaryClipped

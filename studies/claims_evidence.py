@@ -16,13 +16,10 @@ from ropewalk.lab.report.formats import (
     format_count,
     format_number,
     format_p_value,
-    format_threshold,
-    is_possible,
-    least_shown,
 )
 from ropewalk.lab.report.verdicts import tests_against
 from ropewalk.lab.results import EncodingResults, Results, Verdict, read_results
-from ropewalk.lab.scoring.significance import BETTER, NOT_SHOWN
+from ropewalk.lab.scoring.significance import BETTER, EQUAL
 
 FOR, AGAINST, NEITHER = 1, -1, 0
 HARMLESS = "not worse"
@@ -91,11 +88,11 @@ def weighed(
     if found is None:
         return []
     small = within is not None and max(abs(found.low), abs(found.high)) <= within
-    shown = found.verdict != NOT_SHOWN
+    shown = found.is_difference
     if held(folder).tested_metric == "exact":  # two encodings that both fail show nothing
         mean = row_of(folder, other).summary[split].spread("exact").mean
         small = small and mean is not None and mean >= LEARNT
-    if wanted in (NOT_SHOWN, HARMLESS):
+    if wanted in (EQUAL, HARMLESS):
         harmless = wanted == HARMLESS and found.verdict == BETTER
         vote = FOR if harmless or (small and not shown) else AGAINST if shown else NEITHER
     elif shown and within is not None and abs(found.difference) <= within:
@@ -120,12 +117,9 @@ def _said(
     p = format_p_value(found.p_holm).replace("<", "&lt;")
     equals = "" if p.startswith("&") else "= "
     place = f"{folder.removeprefix('claims/')}, {split}"
-    least = least_shown(found) if found.verdict == NOT_SHOWN else None
-    possible = least is not None and is_possible(least, held(folder).tested)
-    limit = f", ±{format_threshold(least, digits)}" if possible else ""
     return (
         f"`{name}` {gap} {unit} against `{other}` on {place} "
-        f"({low} to {high}, p {equals}{p}, {seeds}{limit})"
+        f"({low} to {high}, p {equals}{p}, {seeds})"
     )
 
 

@@ -3,7 +3,7 @@
 `python studies/extrapolation.py RUN_FOLDER …` reads finished runs of `ropewalk compare --task`
 (causal-lm and generated sequences), tries every scaling rule on their rotary models without further
 training, and writes results/extrapolation, or another folder, with a README made of the numbers.
-A published folder has no models: its scores are read, and existing results of the rules are kept.
+A published folder has no models: its scores are read, and the rules' are kept and tested again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, shown, write_study
-from extrapolation_rules import tests_table, try_rules
+from extrapolation_rules import compare_rules, tests_table, try_rules
 
 from ropewalk.figures import Picture, score_by_length
 from ropewalk.files import read_json
@@ -173,9 +173,12 @@ def _rules(run: Path, folder: Path) -> Facts | None:
     """Try the rules on a run's models; for a published folder return the existing results."""
     if (run / "config.json").exists():
         return try_rules(run)
-    task, written = read_results(run).task, folder / "results.json"
+    results, written = read_results(run), folder / "results.json"
     runs = read_json(written)["runs"] if written.exists() else []
-    return next((held["rules"] for held in runs if held["task"] == task), None)
+    rules = next((held["rules"] for held in runs if held["task"] == results.task), None)
+    if rules is not None and "statistics" in rules:
+        rules = {**rules, "tests": compare_rules(results, rules["statistics"])}
+    return rules
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from common import Facts, markdown_table
+from torch import Tensor
 
 from ropewalk.files import write_checked_json
 from ropewalk.lab.cells import Cell
@@ -19,9 +19,9 @@ from ropewalk.lab.report.formats import (
     format_number,
     format_p_value,
 )
-from ropewalk.lab.results import MetricFacts, Verdict, read_results
-from ropewalk.lab.scoring.significance import compare_with
-from ropewalk.lab.tasks import Task, open_task
+from ropewalk.lab.results import MetricFacts, Results, Verdict, read_results
+from ropewalk.lab.scoring.significance import by_document, compare_with
+from ropewalk.lab.tasks import CLASSES, Task, open_task
 from ropewalk.lab.tasks.generated import Generated
 from ropewalk.lab.tensors import load_weights, read_tensors
 
@@ -40,7 +40,8 @@ RULE_TRIALS = {
 
 def try_rules(run: Path) -> Facts | None:
     """Score a run's rotary models at each length under each rule; None if it has no rotary."""
-    config = read_results(run).config
+    results = read_results(run)
+    config = results.config
     if config.sweep:
         raise ValueError(f"run must have no sweep, got {run}: its rotary has its own settings")
     if "rotary" not in config.encodings:
@@ -59,6 +60,13 @@ def try_rules(run: Path) -> Facts | None:
                 _score(config, task, run, seed, encoding, split) for seed in config.seeds
             ]
     key = task.metrics[0].key
+    statistics = {
+        rule: {
+            split: [None if each is None else each["statistics"] for each in cells]
+            for split, cells in splits.items()
+        }
+        for rule, splits in found.items()
+    }
     return {
         "trained_tokens": trained,
         "scores": {
@@ -68,38 +76,37 @@ def try_rules(run: Path) -> Facts | None:
             }
             for rule, splits in found.items()
         },
-        "statistics": {
-            rule: {
-                split: [None if each is None else each["statistics"] for each in cells]
-                for split, cells in splits.items()
-            }
-            for rule, splits in found.items()
-        },
+        "statistics": statistics,
         "tested": task.tested_metric.facts(),
-        "tests": {split: compare_rules(task, found, split) for split in task.splits},
+        "tests": compare_rules(results, statistics),
     }
 
 
-def compare_rules(
-    task: Task, found: Mapping[str, Mapping[str, list[Facts | None]]], split: str
-) -> dict[str, Facts]:
-    """Test each rule's scores on a split against those of plain rotary, on the same items.
+def compare_rules(results: Results, statistics: Facts) -> dict[str, Facts]:
+    """Test each rule's statistics on each split against those of plain rotary, on the same items.
 
     A rule without a result for one of its seeds is not tested.
     """
-    metric = task.tested_metric
+    task = CLASSES[results.task]
+    metric, tests = task.tested_metric, {}
     assert metric.score is not None
-    tried = [rule for rule in found if split in found[rule]]
-    systems = [
-        torch.stack([task.statistics_of(each["statistics"]) for each in cells if each is not None])
-        if None not in (cells := found[rule][split])
-        else None
-        for rule in tried
-    ]
-    versus = compare_with(0, systems, metric.score, higher_is_better=metric.higher_is_better)
-    return {
-        rule: asdict(each) for rule, each in zip(tried, versus, strict=True) if each is not None
-    }
+    for split in results.splits:
+        tried = [rule for rule in statistics if split in statistics[rule]]
+        systems: list[Tensor | None] = []
+        for rule in tried:
+            cells = statistics[rule][split]
+            known = None if None in cells else torch.stack([*map(task.statistics_of, cells)])
+            documents = results.documents.get(split)
+            systems.append(
+                known if known is None or documents is None else by_document(known, documents)
+            )
+        versus = compare_with(
+            0, systems, metric.score, margin=metric.margin, higher_is_better=metric.higher_is_better
+        )
+        tests[split] = {
+            rule: asdict(each) for rule, each in zip(tried, versus, strict=True) if each is not None
+        }
+    return tests
 
 
 def _tokens_trained(task: Task) -> int:
@@ -155,9 +162,9 @@ def tests_table(rules: Facts) -> str:
         return "No rule could be tested against plain rotary (`none`): there are too few results."
     head = ["", f"difference in {tested['name']}", "95 % interval", "p (Holm)", "verdict"]
     title = (
-        "Compared with plain rotary (`none`), on the same items and seeds. The test "
-        "resamples items and seeds; it does not pair seeds, and treats windows of the same "
-        "document as independent. p is corrected (Holm) for all rules of a length. The interval is "
-        "for one rule alone, so it can leave out 0 while the verdict is “no difference shown”:"
+        "Compared with plain rotary (`none`): the same models, so differences are taken within "
+        "each seed. The test resamples items and these differences. p is corrected (Holm) for all "
+        "rules of a length. The interval is for one rule alone, so it can leave out 0 while the "
+        "verdict is “open”:"
     )
     return f"{title}\n\n{markdown_table(head, rows)}"

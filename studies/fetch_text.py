@@ -3,7 +3,8 @@
     python studies/fetch_text.py debian-texts
     ropewalk compare --task causal-lm --data debian-texts
 
-Names: debian-texts, or one of its parts (kjv, debian-handbook, python-docs); wikitext-2; enwik8.
+Names: debian-texts, or one of its parts (kjv, debian-handbook, python-docs); manuals; wikitext-2;
+enwik8.
 """
 
 from __future__ import annotations

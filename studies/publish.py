@@ -214,6 +214,7 @@ DATA = (
     "splits",
     "lengths",
     "length_bins",
+    "documents",
     "share_beyond_training",
     "signatures",
 )

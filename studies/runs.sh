@@ -156,6 +156,32 @@ rotary-rule-proportional-fraction-0.5 rotary(rule=proportional,fraction=0.5)
 rotary-rule-proportional-fraction-0.75 rotary(rule=proportional,fraction=0.75)
 ENCODINGS
 
+# The reference experiment, by results/reference/design.md: learning rates on seed 100, then the models.
+reference=(--task causal-lm --data manuals "${outside[@]}" train_length=256 length_multiples=1 test_examples=50 vocabulary=2000 batch_tokens=4096 layers=4)
+one_run() { # NAME of a run without a page of its own, then the arguments of `ropewalk compare`
+  local name=$1
+  shift
+  if [[ $name != "$wanted"* || -e $runs/$name/results.json ]]; then return; fi
+  echo "== $name"
+  compare "$runs/$name" "$@"
+}
+if [[ $wanted == reference* || -z $wanted ]]; then
+  if [[ ! -e manuals ]]; then "$python" studies/fetch_text.py manuals; fi
+  encodings=(rotary none rotary_skipping alibi)
+  if [[ ${SECOND_STAGE:-} == 1 ]]; then encodings+=("rotary(theta=5e5)" "rotary(rotary_dim=8)" sinusoidal t5); fi
+  for encoding in "${encodings[@]}"; do
+    for rate in 1.5e-3 3e-3 6e-3; do
+      one_run "reference/rates/$encoding/$rate" "${reference[@]}" --encodings "$encoding" --seeds 100 epochs=0.455 learning_rate=$rate
+    done
+  done
+  for encoding in "${encodings[@]}"; do
+    rate=$("$python" studies/reference.py rate "$runs/reference/rates/$encoding")
+    one_run "reference/models/$encoding" "${reference[@]}" --encodings "$encoding" --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
+  done
+  rate=$("$python" studies/reference.py rate "$runs/reference/rates/rotary")
+  one_run reference/models/rotary-2048 "${reference[@]/train_length=256/train_length=2048}" --encodings rotary --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
+fi
+
 # Wrong rotary code that is in circulation, in translation.
 for encoding in rotary swapped_table mixed_pairing bfloat16_angles cosine_matrix; do
   part faulty $encoding --import examples/faulty_rope.py --encodings $encoding --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k"

@@ -24,7 +24,7 @@ CHUNK = 4_000_000
 
 
 class Resampled(NamedTuple):
-    """Scores of a system: observed (Z,), and on resampled items (M, Z)."""
+    """Scores of each seed: on the items themselves (Z,), and on resampled items (M, Z)."""
 
     observed: Tensor
     on_items: Tensor
@@ -55,16 +55,27 @@ def ratio_interval(above: Tensor, below: Tensor, resamples: int) -> tuple[float,
 
 
 def resample(
-    systems: Sequence[Tensor], resamples: int, seed: int, score: ScoreOf
+    systems: Sequence[Tensor],
+    resamples: int,
+    seed: int,
+    score: ScoreOf,
+    strata: Tensor | None = None,
 ) -> list[Resampled]:
-    """Score every system's statistics (Z, N, C) on the same items, drawn with replacement."""
+    """Score every system's statistics (Z, N, C) on the same items, drawn with replacement.
+
+    strata: the group of each item, (N,). As many items are drawn in each group as it has.
+    """
     generator = torch.Generator().manual_seed(seed)
     runs, items = torch.cat(list(systems)), systems[0].shape[1]
+    groups = torch.zeros(items) if strata is None else strata
+    places = [(groups == group).nonzero().flatten() for group in groups.unique()]
     chunk = max(1, CHUNK // items)
     scores = []
     for start in range(0, resamples, chunk):
         count = min(chunk, resamples - start)
-        drawn = torch.randint(items, (count, items), generator=generator)
+        drawn = torch.cat(
+            [at[torch.randint(len(at), (count, len(at)), generator=generator)] for at in places], 1
+        )
         weights = torch.zeros(count, items, dtype=runs.dtype)
         weights.scatter_add_(1, drawn, torch.ones_like(weights))
         scores.append(score(torch.einsum("mn,znk->mzk", weights, runs)))
@@ -75,20 +86,17 @@ def resample(
     ]
 
 
-def distances(
-    first: Resampled, other: Resampled, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def distances(differences: Resampled, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return (M,) distances from the mean, with items and seeds drawn, and with items alone."""
-    by_items = other.on_items.mean(1) - first.on_items.mean(1)
+    by_items = differences.on_items.mean(1)
     variance = by_items.var().item()
     # The variance of the interaction, which the draw of seeds already contains.
-    noise = _run_variance(first.on_items) + _run_variance(other.on_items)
+    noise = _run_variance(differences.on_items)
     narrow = math.sqrt(max(0.0, 1 - noise / variance)) if variance > 0 else 0.0
 
-    resamples, seeds = len(by_items), len(first.observed) + len(other.observed)
-    by_seeds = mean_deviations(other.observed, resamples, generator)
-    by_seeds = by_seeds - mean_deviations(first.observed, resamples, generator)
-    by_seeds *= student_factors(seeds - 2, resamples, generator)
+    resamples, seeds = differences.on_items.shape
+    by_seeds = mean_deviations(differences.observed, resamples, generator)
+    by_seeds *= student_factors(seeds - 1, resamples, generator)
     both = narrow * by_items + by_seeds
     return (both - both.mean()).abs(), (by_items - by_items.mean()).abs()
 

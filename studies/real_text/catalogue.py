@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from real_text import archives, packages
 from real_text.obtain import Pinned, debian
 from real_text.packages import Documents
-from real_text.splits import split_documents, without_repeats
+from real_text.splits import HELD_OUT_SHARE, split_documents, without_repeats
 
 Reader = Callable[[bytes], tuple[dict[str, Documents], bytes]]
 
@@ -36,12 +36,14 @@ class RealText:
     digest: str
 
 
-def _chosen(read: Callable[[bytes], tuple[Documents, bytes]]) -> Reader:
-    """Wrap a reader of documents so that it returns them by split."""
+def _chosen(
+    read: Callable[[bytes], tuple[Documents, bytes]], test: float = HELD_OUT_SHARE
+) -> Reader:
+    """Wrap a reader of documents so that it returns them by split; test: its share."""
 
     def by_split(content: bytes) -> tuple[dict[str, Documents], bytes]:
         documents, notice = read(content)
-        return without_repeats(split_documents(documents))[0], notice
+        return without_repeats(split_documents(documents, test))[0], notice
 
     return by_split
 
@@ -89,6 +91,39 @@ PYTHON_DOCS = Part(
     "the documentation of Python 3.11; a document is a page",
     "PSF-2.0, code in it 0BSD too",
 )
+#: A share for test that gives 200 documents of 2,048 tokens and more.
+MANUALS_TEST = 0.2
+MANUALS = (
+    Part(
+        "linux",
+        debian(
+            "linux-doc-6.1",
+            "6.1.176-1",
+            "l/linux",
+            37_222_656,
+            "97a5e89b363de0a3439a2b0953a366683e859d77",
+            "0d843674607703b9ef8c1db5e715c38ed52ff23574feabfe0d961d552126859f",
+        ),
+        _chosen(packages.linux, MANUALS_TEST),
+        "the documentation of Linux 6.1 in English, its sources; a document is a file",
+        "GPL-2.0",
+    ),
+    Part(
+        "postgresql",
+        debian(
+            "postgresql-doc-15",
+            "15.18-0+deb12u1",
+            "p/postgresql-15",
+            2_096_084,
+            "c7509465c969020f6ce89ae57ff0b70bb0d05b45",
+            "3c598277a463c44d672daa2c335deb8d8252e1852fb025fd4578ea2d9a1b90f0",
+        ),
+        _chosen(packages.postgresql, MANUALS_TEST),
+        "the documentation of PostgreSQL 15; a document is a page",
+        "PostgreSQL license",
+    ),
+    replace(PYTHON_DOCS, read=_chosen(packages.python_docs, MANUALS_TEST)),
+)
 WIKITEXT_2 = Part(
     "wikitext-2",
     Pinned(
@@ -125,6 +160,11 @@ REAL_TEXTS = {
             "debian-texts",
             (KJV, HANDBOOK, PYTHON_DOCS),
             "7d906b28a24ed1c4e57fda204c8d155d49c494640323eba38324cb9708ff2cc1",
+        ),
+        RealText(
+            "manuals",
+            MANUALS,
+            "bf94086c79a2f5251fe5c6097162e7bb17a3c0df24dee4f47310090b0a2da616",
         ),
         RealText("kjv", (KJV,), "0f9cff13b03172434d24200245e108c3131b03556b65f87326bd27b414ffa7d0"),
         RealText(

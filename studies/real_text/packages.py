@@ -1,4 +1,4 @@
-"""Documents of Debian packages: books of the Bible, chapters of a handbook, pages of Python's docs.
+"""Documents of Debian packages: books of the Bible, and files or pages of manuals.
 
 Each reader takes the bytes of a package and returns its documents by name and its copyright
 notice. Names have only lower-case letters, digits, - and ., so that any file system accepts them.
@@ -6,8 +6,10 @@ notice. Names have only lower-case letters, digits, - and ., so that any file sy
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from real_text.deb import read_deb
 from real_text.html_text import text_of
@@ -24,9 +26,19 @@ PYTHON = "usr/share/doc/python3.11/html/"
 PYTHON_FOLDERS = (
     "c-api|distributing|extending|faq|howto|installing|library|reference|tutorial|using|whatsnew"
 )
+#: Files of the kernel's documentation; translations repeat it, and devicetree has schemas.
+LINUX = re.compile(
+    r"usr/share/doc/linux-doc-6\.1/Documentation/(?!translations/|devicetree/)(.+)\.rst(\.gz)?"
+)
+#: Pages of PostgreSQL's documentation; release notes and indexes are lists.
+POSTGRESQL = re.compile(
+    r"usr/share/doc/postgresql-doc-15/html/(?!release|bookindex|index|biblio)([\w.-]+)\.html"
+)
+MOST_FILE = 2**24  # limit in bytes for a file when unpacked
 PAGE = re.compile(rf"{re.escape(PYTHON)}((?:{PYTHON_FOLDERS})/[\w.-]+|glossary)\.html")
 LINK = re.compile(r'<link rel="(up|next)" href="([\w.-]+)"')
 NAVIGATION = frozenset(("docnav", "indexterm", "toc", "#banner", "#title"))
+DOCBOOK_NAVIGATION = frozenset(("navheader", "navfooter", "toc", "indexterm"))
 SPHINX_NAVIGATION = frozenset(("headerlink", "contents", "toctree-wrapper"))
 
 
@@ -66,13 +78,44 @@ def handbook(content: bytes) -> tuple[Documents, bytes]:
 
 def python_docs(content: bytes) -> tuple[Documents, bytes]:
     """Return the pages of the package python3.11-doc (tutorial, library, ...) and its notice."""
-    notice = _notice("python3.11-doc")
-    files = read_deb(content, lambda path: path == notice or PAGE.fullmatch(path) is not None)
+
+    def read(page: bytes) -> str:
+        return text_of(page.decode("utf-8", "replace"), ("role", "main"), SPHINX_NAVIGATION)
+
+    return _by_path(content, "python3.11-doc", PAGE, read)
+
+
+def postgresql(content: bytes) -> tuple[Documents, bytes]:
+    """Return the pages of the package postgresql-doc-15 and its notice."""
+
+    def read(page: bytes) -> str:
+        return text_of(page.decode("utf-8", "replace"), ("", "body"), DOCBOOK_NAVIGATION)
+
+    return _by_path(content, "postgresql-doc-15", POSTGRESQL, read)
+
+
+def linux(content: bytes) -> tuple[Documents, bytes]:
+    """Return the files of the package linux-doc-6.1, in reStructuredText, and its notice."""
+    return _by_path(content, "linux-doc-6.1", LINUX, _unpacked)
+
+
+def _unpacked(packed: bytes) -> str:
+    if packed.startswith(b"\x1f\x8b"):
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            packed = file.read(MOST_FILE)
+    return packed.decode("utf-8", "replace").strip()
+
+
+def _by_path(
+    content: bytes, package: str, pattern: re.Pattern[str], read: Callable[[bytes], str]
+) -> tuple[Documents, bytes]:
+    """Return the documents of a package whose paths match, named by the first group."""
+    notice = _notice(package)
+    files = read_deb(content, lambda path: path == notice or pattern.fullmatch(path) is not None)
     documents: Documents = {}
-    for path, page in sorted(files.items()):
-        if found := PAGE.fullmatch(path):
-            html = page.decode("utf-8", "replace")
-            text = text_of(html, ("role", "main"), SPHINX_NAVIGATION) + "\n"
+    for path, file in sorted(files.items()):
+        if found := pattern.fullmatch(path):
+            text = read(file) + "\n"
             if documents.setdefault(_name(found[1]), text) is not text:
                 raise ValueError(f"two of its pages would have one file name: {_name(found[1])}")
     return _long(documents), _there(files, notice)

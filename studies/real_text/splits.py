@@ -6,11 +6,11 @@ import hashlib
 
 from real_text.packages import Documents
 
-HELD_OUT_SHARE = 0.05  # least share of the characters for test, and again for validation
+HELD_OUT_SHARE = 0.05  # least share of the characters for validation, and by default for test
 LONG = 80  # characters; a line this long or longer does not occur twice by chance
 
 
-def split_documents(documents: Documents) -> dict[str, Documents]:
+def split_documents(documents: Documents, test: float = HELD_OUT_SHARE) -> dict[str, Documents]:
     """Choose complete documents for test and validation; the rest is for training.
 
     In the order of the SHA-256 of their names, documents go to test until it has its share, then
@@ -20,10 +20,11 @@ def split_documents(documents: Documents) -> dict[str, Documents]:
     """
     single = {text: name for name, text in sorted(documents.items(), reverse=True)}
     ordered = sorted(single.items(), key=lambda item: hashlib.sha256(item[1].encode()).digest())
-    least = HELD_OUT_SHARE * sum(map(len, single))
+    size = sum(map(len, single))
+    least = {"test": test * size, "validation": HELD_OUT_SHARE * size}
     splits: dict[str, Documents] = {"train": {}, "validation": {}, "test": {}}
     for text, name in ordered:
-        short = (s for s in ("test", "validation") if sum(map(len, splits[s].values())) < least)
+        short = (s for s in least if sum(map(len, splits[s].values())) < least[s])
         splits[next(short, "train")][name] = text
     if not all(splits.values()):
         raise ValueError(f"three splits need at least one document each, got {len(single)}")

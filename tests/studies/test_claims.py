@@ -76,19 +76,19 @@ def test_a_verdict_follows_from_its_votes(votes, verdict):
     [
         ("better", "better", 0.1, 0.3, FOR),
         ("better", "worse", -0.3, -0.1, AGAINST),
-        ("better", "no difference shown", -0.1, 0.3, NEITHER),
-        ("better", "no difference shown", -0.001, 0.002, AGAINST),
-        ("no difference shown", "better", 0.1, 0.3, AGAINST),
-        ("no difference shown", "no difference shown", -0.001, 0.002, FOR),
-        ("no difference shown", "no difference shown", -0.1, 0.002, NEITHER),
+        ("better", "open", -0.1, 0.3, NEITHER),
+        ("better", "equal", -0.001, 0.002, AGAINST),
+        ("equal", "better", 0.1, 0.3, AGAINST),
+        ("equal", "equal", -0.001, 0.002, FOR),
+        ("equal", "open", -0.1, 0.002, NEITHER),
         ("not worse", "better", 0.1, 0.3, FOR),
         ("not worse", "worse", -0.3, -0.1, AGAINST),
-        ("not worse", "no difference shown", -0.1, 0.3, NEITHER),
+        ("not worse", "open", -0.1, 0.3, NEITHER),
     ],
 )
 def test_a_difference_votes_by_its_direction(monkeypatch, wanted, verdict, low, high, vote):
     numbers = {"difference": (low + high) / 2, "low": low, "high": high, "p": 0.5, "p_holm": 0.5}
-    found = Verdict(**numbers, verdict=verdict, detectable=None)
+    found = Verdict(**numbers, verdict=verdict, margin=0.01)
     monkeypatch.setattr(evidence, "difference", lambda *names: found)
     (each,) = evidence.weighed("causal-lm", "rotary", "sinusoidal", "x1", wanted, within=0.01)
     assert each.vote == vote

@@ -220,8 +220,8 @@ def _versus(first: Facts, row: Facts, split: str) -> Facts:
         "high": difference + reach,
         "p": 0.0005 if sure else 0.31,
         "p_holm": 0.001 if sure else 0.31,
-        "verdict": ("better" if difference > 0 else "worse") if sure else "no difference shown",
-        "detectable": 0.0,
+        "margin": 1.0,
+        "verdict": ("better" if difference > 0 else "worse") if sure else "open",
     }
 
 

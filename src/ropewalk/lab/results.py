@@ -139,7 +139,7 @@ class SplitScores(_ByMetric):
 class Verdict(_Facts):
     """The test of an encoding's score against another's, as `scoring.significance` describes it.
 
-    detectable: None if no difference is large enough.
+    margin: the largest difference that does not matter.
     """
 
     difference: float
@@ -147,8 +147,13 @@ class Verdict(_Facts):
     high: float
     p: float
     p_holm: float
-    verdict: Literal["better", "worse", "no difference shown"]
-    detectable: float | None
+    margin: float
+    verdict: Literal["better", "worse", "equal", "open"]
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether a difference is shown."""
+        return self.verdict in ("better", "worse")
 
 
 class SplitSummary(_ByMetric):
@@ -344,6 +349,7 @@ class Results(_Facts):
     """The results of a comparison.
 
     against: the encodings that each other one was tested against, besides the first.
+    documents: by split, the document of each item; items of one document are added up for tests.
     tested_later: those of them that were tested after the run, from the saved scores.
     parts: with cells of several runs, the conditions of each.
     """
@@ -363,6 +369,7 @@ class Results(_Facts):
     lengths: Lengths | None = None
     share_beyond_training: dict[str, Number] = Field(default_factory=dict)
     length_bins: dict[str, tuple[LengthBin, ...]] = Field(default_factory=dict)
+    documents: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     encodings: tuple[EncodingResults, ...] = Field(min_length=1)
     against: tuple[str, ...]
     tested_later: tuple[str, ...] = ()

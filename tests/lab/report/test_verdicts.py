@@ -100,11 +100,10 @@ def test_each_encoding_is_tested_against_those_that_are_named():
         torch.stack([task.statistics_of(cell.scores["x1"].statistics) for cell in row.cells])
         for row in found.encodings
     ]
-    score = task.tested_metric.score
+    score, margin = task.tested_metric.score, task.tested_metric.margin
     for reference, key in ((0, None), (2, "rotary")):
-        for row, alone in zip(
-            found.encodings, compare_with(reference, systems, score), strict=True
-        ):
+        alone_of = compare_with(reference, systems, score, margin=margin)
+        for row, alone in zip(found.encodings, alone_of, strict=True):
             summary = row.summary["x1"]
             kept = summary.versus_first if key is None else summary.versus[key]
             assert (kept is None) == (alone is None)

@@ -17,10 +17,10 @@ from sentences import spoilt, text
 from ropewalk.lab.scoring.bleu import bleu_from_statistics, bleu_statistics
 from ropewalk.lab.scoring.significance import (
     Versus,
+    by_document,
     compare_statistics,
     compare_with,
     holm,
-    verdict,
 )
 
 (rejections,) = load_scripts("studies", "rejections")
@@ -79,13 +79,6 @@ def test_p_is_never_zero_and_the_same_every_time():
     assert found != compare_systems(*arguments, resamples=99, seed=1)
 
 
-def test_systems_may_have_different_numbers_of_seeds():
-    references = text(60)
-    first = [spoilt(references, 0.3, seed) for seed in (1, 2, 3)]
-    assert 0 < compare_systems(first, first[:2], references).p <= 1
-    assert 0 < compare_systems(first, first[2:], references).p <= 1
-
-
 def test_the_interval_leaves_out_zero_where_p_is_below_five_percent():
     generator = torch.Generator().manual_seed(3)
     for shift in (0.0, 0.1, 0.2, 0.3):
@@ -125,14 +118,14 @@ def test_systems_with_one_seed_are_judged_by_sentences_alone():
 
 
 @pytest.mark.parametrize(("seed_spread", "shift", "least"), [(0.1, 0.4, 40), (0.0, 0.2, 30)])
-def test_a_difference_between_three_seeds_is_seen(seed_spread, shift, least):
+def test_a_difference_between_five_seeds_is_seen(seed_spread, shift, least):
     """A test that never rejects would be calibrated too. If the chance in single runs is counted
-    twice, the second case is missed more often than detected (24 of 60).
+    twice, the second case is missed more often.
     """
     generator = torch.Generator().manual_seed(13)
     seen = 0
     for trial in range(60):
-        pair = simulated_pair(generator, 150, 3, seed_spread, shift)
+        pair = simulated_pair(generator, 150, 5, seed_spread, shift)
         found = compare_statistics(*pair, bleu_from_statistics, resamples=199, seed=trial)
         seen += found.difference > 0 and found.p <= 0.05
     assert seen >= least
@@ -146,24 +139,24 @@ def test_every_system_is_compared_with_the_reference():
     ]
     systems = [torch.stack([bleu_statistics(h, references)[0] for h in each]) for each in texts]
     systems.insert(2, None)  # every seed diverged
-    rows = compare_with(0, systems, bleu_from_statistics, resamples=999)
+    rows = compare_with(0, systems, bleu_from_statistics, margin=1.0, resamples=999)
     assert rows[0] is None
     assert rows[2] is None
     better, alike, worse = rows[1], rows[3], rows[4]
     assert isinstance(better, Versus)
     assert (better.verdict, worse.verdict) == ("better", "worse")
-    assert alike.verdict == "no difference shown"
+    assert alike.verdict in ("equal", "open")
     alone = compare_systems(texts[0], texts[1], references, resamples=999)
     for name in ("difference", "low", "high", "p"):
         assert getattr(better, name) == getattr(alone, name)
     assert [r.p_holm for r in (better, alike, worse)] == holm([better.p, alike.p, worse.p])
-    assert compare_with(0, [None, systems[0]], bleu_from_statistics) == [None, None]
-    assert compare_with(0, [systems[0]], bleu_from_statistics) == [None]
+    assert compare_with(0, [None, systems[0]], bleu_from_statistics, margin=1.0) == [None, None]
+    assert compare_with(0, [systems[0]], bleu_from_statistics, margin=1.0) == [None]
     turned = compare_with(
-        0, systems[:2], bleu_from_statistics, higher_is_better=False, resamples=999
+        0, systems[:2], bleu_from_statistics, margin=1.0, higher_is_better=False, resamples=999
     )
     assert (turned[1].difference, turned[1].verdict) == (better.difference, "worse")
-    against_last = compare_with(4, systems, bleu_from_statistics, resamples=999)
+    against_last = compare_with(4, systems, bleu_from_statistics, margin=1.0, resamples=999)
     assert [row is None for row in against_last] == [False, False, True, False, True]
     assert against_last[0].difference == pytest.approx(-worse.difference)
     assert against_last[0].verdict == "better"
@@ -190,22 +183,78 @@ def test_no_interval_is_narrower_than_items_alone_allow():
     assert found.high - found.difference >= 0.97 * alone
 
 
-def test_what_could_have_been_shown_is_shown_and_less_is_not():
-    """Fails if `detectable` is not the boundary between the verdicts."""
-    generator = torch.Generator().manual_seed(9)
-    values = [simulated_pair(generator, 120, 3, 0.1)[0][..., 2:3] for _ in range(3)]
-    mean = [torch.cat([value, torch.ones_like(value)], -1) for value in values]
+def of_means(values):
+    """Statistics of a mean: the values (Z, N), each with a count of 1."""
+    return torch.stack([values, torch.ones_like(values)], -1)
 
-    def shifted(by):
-        moved = mean[1].clone()
-        moved[..., 0] += by
-        systems = [mean[0], moved, mean[2]]
-        return compare_with(0, systems, lambda sums: sums[..., 0] / sums[..., 1], resamples=1999)[1]
 
-    now = shifted(0.0)
-    edge = now.detectable - now.difference
-    assert shifted(edge + 1e-6).verdict == "better"
-    assert shifted(edge + 1e-6).p < 0.05 / 2 <= shifted(edge - 1e-6).p
+def mean_of(sums):
+    return sums[..., 0] / sums[..., 1]
+
+
+def normal(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@given(spread=st.floats(0, 100), seed=st.integers(0, 99))
+def test_what_a_seed_does_to_both_systems_changes_nothing(spread, seed):
+    """Fails if seeds are not paired: a common effect of the seed would widen the interval."""
+    first, other, effect = normal(1, 3, 40), normal(2, 3, 40) + 0.5, spread * normal(seed, 3, 1)
+    plain = compare_statistics(of_means(first), of_means(other), mean_of, resamples=199)
+    moved = compare_statistics(
+        of_means(first + effect), of_means(other + effect), mean_of, resamples=199
+    )
+    assert moved.p == plain.p
+    assert (moved.difference, moved.low) == pytest.approx((plain.difference, plain.low), abs=1e-9)
+
+
+def test_differences_within_seeds_are_judged_as_students_paired_t_test_would():
+    """Where items hardly matter: the published differences of theta, 0.094, 0.110 and 0.124."""
+    apart = torch.tensor([[0.094], [0.110], [0.124]], dtype=torch.float64)
+    first = normal(1, 3, 1) + 1e-6 * normal(2, 3, 60)
+    found = compare_statistics(of_means(first), of_means(first + apart), mean_of)
+    error = (apart.std() / 3**0.5).item()
+    assert found.high - found.difference == pytest.approx(4.303 * error, rel=0.08)
+    assert found.p == pytest.approx(0.0063, abs=0.004)
+
+
+def test_items_are_drawn_within_their_strata():
+    """Fails if the share of a stratum varies: here it is all that could vary."""
+    strata = torch.arange(60) % 3
+    first = of_means(torch.zeros(2, 60, dtype=torch.float64))
+    other = of_means(strata.double().expand(2, 60))
+    within = compare_statistics(first, other, mean_of, strata=strata, resamples=199)
+    assert within.low == pytest.approx(within.high)
+    free = compare_statistics(first, other, mean_of, resamples=199)
+    assert free.high - free.low > 0.2
+
+
+@given(st.lists(st.integers(0, 9), min_size=30, max_size=30))
+def test_items_of_a_document_are_one_item(documents):
+    """Fails if items that are alike count as independent: each here occurs three times."""
+    values = of_means(normal(4, 2, 30))
+    joined = by_document(values, documents)
+    assert joined.shape[1] == len(set(documents))
+    assert torch.allclose(joined.sum(1), values.sum(1))
+    thrice = by_document(values.repeat(1, 3, 1), documents * 3)
+    assert torch.allclose(thrice, 3 * joined)
+
+
+@pytest.mark.parametrize(
+    ("shift", "margin", "expected"),
+    [(0.0, 0.5, "equal"), (0.0, 0.001, "open"), (0.2, 9.0, "better"), (-0.2, 9.0, "worse")],
+)
+def test_what_is_not_shown_is_equal_within_a_margin_or_open(shift, margin, expected):
+    first = normal(5, 3, 80)
+    other = first + shift + 0.05 * normal(6, 3, 80) - 0.05 * normal(6, 3, 80).mean()
+    row = compare_with(0, [of_means(first), of_means(other)], mean_of, margin=margin)[1]
+    assert row.verdict == expected
+    assert row.margin == margin
+    turned = compare_with(
+        0, [of_means(first), of_means(other)], mean_of, margin=margin, higher_is_better=False
+    )[1]
+    swapped = {"better": "worse", "worse": "better"}
+    assert turned.verdict == swapped.get(expected, expected)
 
 
 def test_many_comparisons_leave_a_small_p():
@@ -215,7 +264,7 @@ def test_many_comparisons_leave_a_small_p():
     other = one.clone()
     other[..., 0] = 1.0
     systems = [one, *[other] * 18]
-    rows = compare_with(0, systems, lambda sums: sums[..., 0] / sums[..., 1])
+    rows = compare_with(0, systems, mean_of, margin=0.01)
     assert all(row.p_holm < 0.001 for row in rows[1:])
 
 
@@ -238,10 +287,11 @@ def test_a_mean_is_judged_as_students_t_test_would():
         assert found.p == pytest.approx(normal, abs=0.04)
 
 
-def test_statistics_of_other_items_are_refused():
-    one, other = torch.ones(2, 5, 3), torch.ones(2, 4, 3)
-    with pytest.raises(ValueError, match=r"other must have shape .* got shape"):
-        compare_statistics(one, other, bleu_from_statistics)
+def test_statistics_of_other_items_or_seeds_are_refused():
+    one = torch.ones(2, 5, 3)
+    for other in (torch.ones(2, 4, 3), torch.ones(3, 5, 3)):
+        with pytest.raises(ValueError, match=r"same shape \(seeds, items, statistics\)"):
+            compare_statistics(one, other, bleu_from_statistics)
 
 
 def test_holm_by_hand():
@@ -259,17 +309,3 @@ def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(values):
             assert adjusted[i] <= adjusted[j]
         if values[i] == values[j]:
             assert adjusted[i] == adjusted[j]
-
-
-@pytest.mark.parametrize(
-    ("difference", "p", "expected"),
-    [
-        (2.0, 0.049, "better"),
-        (-2.0, 0.001, "worse"),
-        (2.0, 0.05, "no difference shown"),
-        (-9.0, 0.5, "no difference shown"),
-        (0.0, 0.0, "no difference shown"),
-    ],
-)
-def test_verdicts(difference, p, expected):
-    assert verdict(difference, p) == expected

@@ -12,7 +12,6 @@ from ropewalk.encodings.biases import bucket_borders
 from ropewalk.encodings.parsing import name_of, read_call
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.report.formats import (
-    NO_SCORE,
     bin_label,
     code,
     code_list,
@@ -20,15 +19,13 @@ from ropewalk.lab.report.formats import (
     format_count,
     format_number,
     format_score,
-    is_possible,
-    is_score,
     language_name,
-    least_shown,
     tested_difference,
+    verdict_text,
 )
 from ropewalk.lab.report.tables import brevity_penalty
 from ropewalk.lab.results import EncodingResults, Results, TranslationCorpus
-from ropewalk.lab.scoring.significance import FEWEST, NOT_SHOWN
+from ropewalk.lab.scoring.significance import FEWEST, OPEN
 
 NAMED = 6  # up to this many encodings are named in the title and have their own sentences
 FEW = 3  # up to this many measures of quality are named
@@ -190,19 +187,9 @@ def _comparison(results: Results, row: EncodingResults, split: str) -> str:
         f"p{' (Holm)' * (len(results.encodings) > 2)} "
         f"{told.p if told.p.startswith('<') else f'= {told.p}'}"
     )
-    if versus.verdict != NOT_SHOWN:
-        return f"{on}, {name} is {versus.verdict} than {base} ({numbers})."
-    if (least := least_shown(versus)) is not None:
-        limit = told.threshold
-        score = first.summary[split].spread(tested.key).mean
-        assert score is not None  # both have scores of all seeds
-        if not is_possible(least, tested):
-            numbers += f"; {NO_SCORE}"
-        elif is_score(score + (least if tested.higher_is_better else -least), tested):
-            numbers += f"; a difference of more than {limit} counts as better or worse"
-        else:
-            numbers += f"; a score worse by more than {limit} counts as worse"
-    return f"{on}, no difference is shown between {name} and {base} ({numbers})."
+    if versus.verdict == OPEN:
+        return f"{on}, it is open whether {name} differs from {base} ({numbers})."
+    return f"{on}, {name} is {verdict_text(versus, base, tested)} ({numbers})."
 
 
 def _verdicts(results: Results, split: str) -> str:
@@ -218,9 +205,7 @@ def _verdicts(results: Results, split: str) -> str:
             difference = f" ({format_number(versus.difference, digits, signed=True)}{what})"
         groups.setdefault(verdict, []).append(code(row.name) + difference)
     return "; ".join(
-        f"no difference is shown for {joined(names)}"
-        if verdict == NOT_SHOWN
-        else f"{joined(names)} {'is' if len(names) == 1 else 'are'} {verdict}"
+        f"{joined(names)} {'is' if len(names) == 1 else 'are'} {verdict}"
         for verdict, names in sorted(groups.items())
     )
 
@@ -337,16 +322,19 @@ def limits(results: Results) -> list[str]:
         return []
     if results.is_translation:
         items = "sentences"
+    if results.documents:
+        items = "documents"
     first, counts = code(rows[0].name), _tests_by_split(results)
     sentences = [
         "With one seed each, these results are about the trained models, not about the encodings: "
         "another seed may reverse them."
         if max(len(row.cells) for row in rows) == 1
-        else f"Intervals and p come from a bootstrap that resamples seeds and {items}, "
-        "does not pair seeds, and corrects for how few seeds there are (`compare_statistics` in "
-        "ropewalk/lab/scoring/significance.py). A plain bootstrap can give other verdicts."
+        else f"Differences are taken within each seed: its models have the same order of data and "
+        "the same initial weights of what they share. Intervals and p come from a bootstrap that "
+        f"resamples these differences and {items}, and corrects for how few seeds there are "
+        "(`compare_statistics` in ropewalk/lab/scoring/significance.py)."
     ]
-    if items == WINDOWS:
+    if items == WINDOWS and not results.documents:
         sentences.append(
             "Windows of the same document are not independent; the tests treat them as if they "
             "were."

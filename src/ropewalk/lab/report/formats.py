@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
 from html import escape
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ropewalk.checks import joined
 from ropewalk.lab.results import LengthBin, MetricFacts, Verdict
-from ropewalk.lab.scoring.significance import NOT_SHOWN
+from ropewalk.lab.scoring.significance import OPEN
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 MINUS = "−"
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "cs": "Czech", "es": "Spanish"}
 MOST_DIGITS = 6  # of a difference
-#: Stands for a threshold that no pair of scores can exceed.
-NO_SCORE = "no score would count"
 
 
 def format_number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
@@ -31,14 +28,6 @@ def format_number(value: float | None, digits: int = 1, *, signed: bool = False)
     if value is None or value != value:
         return "–"
     return f"{value:{'+' if signed else ''},.{digits}f}".replace("-", MINUS)
-
-
-def format_threshold(value: float, digits: int) -> str:
-    """Return a number rounded up, so that whatever is above the text is above the number."""
-    if not isfinite(value):
-        return format_number(value, digits)
-    unit = Decimal(1).scaleb(-digits)
-    return format_number(float(Decimal(repr(value)).quantize(unit, ROUND_CEILING)), digits)
 
 
 def format_p_value(p: float) -> str:
@@ -87,11 +76,6 @@ def bin_label(bin_: LengthBin) -> str:
     return str(bin_.first) if bin_.first == bin_.last else f"{bin_.first}–{bin_.last}"
 
 
-def is_possible(difference: float, metric: MetricFacts) -> bool:
-    """Return whether scores can differ so much; all but losses are on a scale of 0 to 100."""
-    return difference <= 100 if metric.higher_is_better else isfinite(difference)
-
-
 def is_score(value: float, metric: MetricFacts) -> bool:
     """Return whether a score can have this value; all but losses are from 0 to 100."""
     return 0 <= value <= 100 if metric.higher_is_better else 0 <= value < inf
@@ -123,15 +107,6 @@ def digits_of_difference(versus: Verdict, metric: MetricFacts) -> int:
     return digits + (near and digits < MOST_DIGITS)
 
 
-def least_shown(versus: Verdict) -> float | None:
-    """Return the threshold: a larger observed difference counts as better or worse.
-
-    None if a difference was shown, or if the threshold is 0, because each item has the same score
-    in both.
-    """
-    return versus.detectable or None if versus.verdict == NOT_SHOWN else None
-
-
 class TestedDifference(NamedTuple):
     """A difference and its test as text, with the same digits on the page and in the terminal."""
 
@@ -139,21 +114,31 @@ class TestedDifference(NamedTuple):
     low: str
     high: str
     p: str
-    threshold: str  # of `least_shown`; empty without one
 
 
 def tested_difference(versus: Verdict, metric: MetricFacts) -> TestedDifference:
-    """Return a difference, its interval, its p (Holm) and its threshold as text."""
+    """Return a difference, its interval and its p (Holm) as text."""
     digits = digits_of_difference(versus, metric)
     difference, low, high = (
         format_number(value, digits, signed=True)
         for value in (versus.difference, versus.low, versus.high)
     )
-    least = least_shown(versus)
-    limit = "" if least is None else NO_SCORE
-    if least is not None and is_possible(least, metric):
-        limit = format_threshold(least, digits)
-    return TestedDifference(difference, low, high, format_p_value(versus.p_holm), limit)
+    return TestedDifference(difference, low, high, format_p_value(versus.p_holm))
+
+
+def verdict_text(versus: Verdict, other: str, metric: MetricFacts) -> str:
+    """Return a verdict on a name in words: `better than b`, `equal to b within 1.0`, `open`."""
+    if versus.is_difference:
+        return f"{versus.verdict} than {other}"
+    if versus.verdict == OPEN:
+        return f"open: neither a difference from {other} nor equality is shown"
+    return f"equal to {other} within {format_margin(versus, metric)}"
+
+
+def format_margin(versus: Verdict, metric: MetricFacts) -> str:
+    """Return the margin of a test with its unit: `1 BLEU`, `0.01`, `2 points`."""
+    unit = {"bleu": " BLEU", "exact": " points"}.get(metric.key, "")
+    return f"{versus.margin:g}{unit}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from ropewalk.checks import joined
 from ropewalk.lab.config import TRAINING_FIELDS, described
 from ropewalk.lab.data.phrases import LONGEST
 from ropewalk.lab.report.formats import (
-    NO_SCORE,
     Table,
     TableCell,
     bin_label,
@@ -18,10 +17,9 @@ from ropewalk.lab.report.formats import (
     column_title,
     format_count,
     format_duration,
+    format_margin,
     format_number,
-    is_possible,
     is_score,
-    least_shown,
     tested_difference,
 )
 from ropewalk.lab.results import (
@@ -34,7 +32,6 @@ from ropewalk.lab.results import (
     Verdict,
 )
 from ropewalk.lab.scoring import bleu
-from ropewalk.lab.scoring.significance import NOT_SHOWN
 from ropewalk.lab.tasks import CLASSES
 
 BUILT_IN = "phrases"  # the corpus whose split "long" has longer sentences than training
@@ -218,16 +215,13 @@ def _versus_cells(results: Results, versus: Verdict | None) -> list[TableCell | 
     if versus is None:
         return ["–", "–", "–", "not tested"]
     told = tested_difference(versus, results.tested)
-    sign = "±" if told.threshold not in ("", NO_SCORE) else ""
-    verdict = TableCell(versus.verdict, beside=f"{sign}{told.threshold}")
-    return [told.difference, f"{told.low} to {told.high}", told.p, verdict]
+    return [told.difference, f"{told.low} to {told.high}", told.p, versus.verdict]
 
 
 def legend(results: Results) -> str:
     """Explain how to read the main table."""
     rows, seeds, tested = results.encodings, results.config.seeds, results.tested
     tests = _tests_and_scores(results)
-    thresholds = [least for test, _ in tests if (least := least_shown(test)) is not None]
     sentences = [
         "Large numbers are means, small numbers are single seeds."
         if len(seeds) > 1
@@ -240,40 +234,15 @@ def legend(results: Results) -> str:
             f"Differences in mean {tested.name} are relative to the baseline, "
             f"{code(rows[0].name)}, and computed before rounding."
         )
-    if any(test.verdict == NOT_SHOWN for test, _ in tests):
+    if margins := sorted({format_margin(test, tested) for test, _ in tests}):
         sentences.append(
-            "“No difference shown” means that p (Holm) is 0.05 or more, not that scores are equal."
-        )
-    if any(is_possible(least, tested) for least in thresholds):
-        sentences.append(
-            "In cells with “no difference shown”, here or in later tables, the small ± number is a "
-            "threshold: a larger observed difference would have counted as better or worse"
-            + ", even with the strictest correction (p times the number of comparisons)"
-            * (len(rows) > 2)
-            + "."
-        )
-    if not all(is_possible(least, tested) for least in thresholds):
-        sentences.append(
-            f"“{NO_SCORE.capitalize()}”: seeds spread so far that no possible difference would "
-            "have counted with the strictest correction."
+            f"“Equal”: the interval lies within ±{margins[0]}. “Open”: it does not, and p (Holm) "
+            "is 0.05 or more, so neither a difference nor equality is shown."
         )
     if not all(
         is_score(score + end, tested) for test, score in tests for end in (test.low, test.high)
     ):
         sentences.append("Intervals are symmetric, so they may extend beyond possible scores.")
-    better = 1 if tested.higher_is_better else -1
-    if not all(
-        is_score(score + better * least, tested)
-        for test, score in tests
-        if (least := least_shown(test)) is not None and is_possible(least, tested)
-    ):
-        sentences.append(
-            "Where the score of the reference plus the threshold is above 100, no gain could have "
-            "counted with the strictest correction."
-            if tested.higher_is_better
-            else "Where the threshold is larger than the loss of the reference, no lower loss "
-            "could have counted with the strictest correction."
-        )
     sentences += _split_meanings(results)
     sentences.append("Extra parameters are counted relative to the smallest model.")
     measured = all(row.peak_memory_bytes.mean is not None for row in rows)
@@ -318,7 +287,7 @@ def interval_note(results: Results) -> str:
     return (
         "The 95 % interval is for one comparison alone. The verdict uses a p-value that is "
         "corrected for the number of encodings compared on a split (Holm's method). So an interval "
-        "can exclude 0 while the verdict is “no difference shown”."
+        "can exclude 0 while the verdict is “equal” or “open”."
     )
 
 

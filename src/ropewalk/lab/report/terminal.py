@@ -8,16 +8,15 @@ from rich.console import Console
 
 from ropewalk.lab.report.findings import without_result
 from ropewalk.lab.report.formats import (
-    NO_SCORE,
     Table,
     code,
     column_title,
     format_number,
     tested_difference,
+    verdict_text,
 )
 from ropewalk.lab.report.tables import format_memory, interval_note, trials_tables
 from ropewalk.lab.results import EncodingResults, MetricFacts, Results, Verdict
-from ropewalk.lab.scoring.significance import NOT_SHOWN
 
 
 def print_table(console: Console, results: Results) -> None:
@@ -101,13 +100,8 @@ def _print_scores(console: Console, results: Results) -> None:
 
 
 def _comparison(results: Results, name: str, split: str, other: str, versus: Verdict) -> str:
-    verdict: str = versus.verdict
     told = tested_difference(versus, results.tested)
-    if verdict != NOT_SHOWN:
-        verdict = f"{verdict} than {code(other)}"
-    elif told.threshold:
-        counts = f"a difference above {told.threshold} counts as better or worse"
-        verdict += f" ({NO_SCORE if told.threshold == NO_SCORE else counts})"
+    verdict = verdict_text(versus, code(other), results.tested)
     return (
         f"{code(name)} on {code(split)}: {told.difference} {results.tested.name} against "
         f"{code(other)}, 95% interval {told.low} to {told.high}, p (Holm) {told.p}: {verdict}"

@@ -24,7 +24,7 @@ from ropewalk.lab.results import (
     TranslationCorpus,
     Verdict,
 )
-from ropewalk.lab.scoring.significance import compare_with
+from ropewalk.lab.scoring.significance import by_document, compare_with
 from ropewalk.lab.tasks import CLASSES
 
 COSTS = ("validation_loss", "tokens_per_s", "peak_memory_bytes")
@@ -107,20 +107,27 @@ def tests_against(results: Results, reference: str, split: str) -> list[Verdict 
     assert metric.score is not None
     place = [row.name for row in results.encodings].index(reference)
     systems = [_statistics(results, row, split) for row in results.encodings]
-    higher = metric.higher_is_better
-    tests = compare_with(place, systems, metric.score, higher_is_better=higher)
+    tests = compare_with(
+        place, systems, metric.score, margin=metric.margin, higher_is_better=metric.higher_is_better
+    )
     return [None if test is None else Verdict(**asdict(test)) for test in tests]
 
 
 def _statistics(results: Results, row: EncodingResults, split: str) -> Tensor | None:
-    """Return the tensor (seeds, items, statistics) of an encoding; None if a score is missing."""
+    """Return the tensor (seeds, items, statistics) of an encoding; None if a score is missing.
+
+    Items of one document are one item.
+    """
     if row.name in results.lacking_seeds():
         return None
     statistics = [cell.scores[split].statistics for cell in row.cells]
     known = [columns for columns in statistics if columns is not None]
     if len(known) < len(statistics):  # leaving out a failed seed would favor the encoding
         return None
-    return torch.stack([CLASSES[results.task].statistics_of(columns) for columns in known])
+    found = torch.stack([CLASSES[results.task].statistics_of(columns) for columns in known])
+    if (of := results.documents.get(split)) is None:
+        return found
+    return by_document(found, of)
 
 
 def _without_scores(

@@ -51,7 +51,7 @@ class Metric:
     `score` maps sums over items `(..., C)` of the task's statistics to scores `(...)`. It is None
     if the score has no such statistics and is not tested. `unit` is written after the number.
     Below `floor` nothing has been learned, so differences mean little. From `solved` on, the task
-    counts as solved.
+    counts as solved. A tested metric has a `margin`: the largest difference that does not matter.
     """
 
     key: str
@@ -62,6 +62,7 @@ class Metric:
     digits: int = 1
     floor: float | None = None
     solved: float | None = None
+    margin: float = 0.0
 
     def facts(self) -> Facts:
         """Return the fields that a report needs."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from ropewalk.lab.data.texts import Texts, load_texts
 from ropewalk.lab.decoding.greedy import generate
 from ropewalk.lab.loss import row_nll
 from ropewalk.lab.results import AttentionMaps, Examples, ExampleSentence, Results
+from ropewalk.lab.scoring.significance import FEWEST
 from ropewalk.lab.tasks.base import MAPPED_EXAMPLES, MAPPED_TOKENS, Metric
 from ropewalk.lab.tasks.language_task import HELD_OUT, SCORED_TOKENS, LanguageBatch, LanguageTask
 from ropewalk.lab.tensors import read_tensors, write_tensors
@@ -45,7 +47,7 @@ def mean_loss(sums: Tensor) -> Tensor:
     return sums[..., 0] / sums[..., 1]
 
 
-LOSS = Metric("loss", "loss", mean_loss, higher_is_better=False, digits=3)
+LOSS = Metric("loss", "loss", mean_loss, higher_is_better=False, digits=3, margin=0.01)
 PERPLEXITY = Metric(
     "perplexity", "perplexity", lambda sums: mean_loss(sums).exp(), higher_is_better=False, digits=2
 )
@@ -87,7 +89,7 @@ class TextTask(LanguageTask):
                 raise ValueError(f"texts {texts.name!r} must have a test split; add a test.txt")
             names = {"train": "train", "validation": "validation", "test": texts.test_splits[0]}
             return replace(texts, splits={name: texts.splits[own] for name, own in names.items()})
-        tested = max(1, config.test_examples * max(config.length_multiples) // TALE_LENGTHS)
+        tested = config.test_examples * math.ceil(max(config.length_multiples) / TALE_LENGTHS)
         counts: dict[Split, int] = {
             "train": config.examples,
             "validation": HELD_OUT // TALE_LENGTHS,
@@ -207,7 +209,16 @@ class TextTask(LanguageTask):
             ("Tested on", f"{tested:,} {self.scored}, in windows of {lengths} tokens{spaced}"),
             *(("Note", note) for note in self.texts.notes),
         ]
-        return self.entries(f"{self.goal} ({self.texts.name})", self.texts.name, rows, "tokens")
+        found = self.entries(f"{self.goal} ({self.texts.name})", self.texts.name, rows, "tokens")
+        documents = {split: self.documents(split) for split in self.splits}
+        # Of fewer documents, windows are tested as if they were independent.
+        return found | {"documents": {k: v for k, v in documents.items() if len(set(v)) >= FEWEST}}
+
+    def documents(self, split: str) -> list[int]:
+        """Return the test document that the middle of each window of a split is in."""
+        length, ends = self.length_of(split), (self.data["test"] == EOS).cumsum(0)
+        middles = self.test_starts(length) + length // 2
+        return ends[middles[middles < len(ends)]].tolist()
 
     def passage_starts(self, length: int, count: int) -> list[int]:
         """Return the starts of `count` windows, evenly over the test text, each at a word."""

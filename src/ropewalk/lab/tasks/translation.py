@@ -87,7 +87,7 @@ def _order_of_examples(results: Results, split: str, count: int) -> tuple[list[i
 
 FIRST_SHOWN, EXAMPLES_SHOWN = 5, 20
 
-BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5)
+BLEU = Metric("bleu", "BLEU", bleu.bleu_from_statistics, floor=5, margin=1.0)
 CHRF = Metric("chrf", "chrF")
 
 FEW_TRAINING = 1_000  # pairs; a model memorizes fewer
