@@ -17,7 +17,7 @@ from ropewalk.machine import pick_precision
 from ropewalk.model import TransformerShape
 
 FOLDER = Path(__file__).resolve().parent
-MULTI30K = FOLDER.parents[1] / "shared" / "data" / "multi30k"
+MULTI30K = FOLDER.parent / "multi30k"
 
 
 def write_pictures(results: Path, picture: Picture) -> None:
@@ -27,7 +27,7 @@ def write_pictures(results: Path, picture: Picture) -> None:
 
 
 def default_data() -> str:
-    """Return the real corpus if a copy is next to the repository, else the built-in one."""
+    """Return the real corpus if the repository has a folder of it or a link to one, else the built-in one."""
     return str(MULTI30K) if MULTI30K.is_dir() else "phrases"
 
 

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Trains the units that have no result in results/ yet, cheapest first, and publishes each when it ends.
+# Trains everything that results/ publishes: the units that have no result there yet, and publishes each when it ends.
 # A unit with a result is skipped; an interrupted unit resumes where it stopped.
 #
-#   bash studies/runs.sh                # all units, about ten hours on two cores
+#   bash studies/runs.sh                # all units, about 50 hours on two cores
 #   bash studies/runs.sh claims/layers  # units whose name begins with claims/layers
 #
 # PYTHON names the interpreter. COMMIT=1 commits each result. TRY=1 makes every unit tiny and stores it in runs/try.
-# MULTI30K is the folder of the corpus. AGAIN=1, together with a name, makes existing results again.
+# The folder multi30k (or a link to it) has the corpus. AGAIN=1, together with a name, makes existing results again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python} wanted=${1:-}
-multi30k=${MULTI30K:-../shared/data/multi30k}
 runs=runs results=results tiny=()
 if [[ ${TRY:-} == 1 ]]; then
   runs=runs/try results=runs/try/results
@@ -25,7 +24,7 @@ compare() { # RUN, then the arguments of `ropewalk compare`
     if [[ ${TRY:-} == 1 && $word == 1,2,3 ]]; then word=1,2; fi
     words+=("$word")
   done
-  if [[ ${TRY:-} == 1 && $* == *multi30k* ]]; then
+  if [[ ${TRY:-} == 1 && $* != *--task* ]]; then
     more=(width=16 heads=2 encoder_layers=1 decoder_layers=1 feed_forward=32 epochs=0.05 beam=1)
   fi
   "$python" -m ropewalk.cli compare "${words[@]}" --out "$run" "${more[@]}"
@@ -80,19 +79,20 @@ study() { # NAME, the run whose models it reads, then the arguments of `python`
   ended "$name"
 }
 
-causal=(--task causal-lm --seeds 1,2,3 examples=2000)
-masked=(--task masked-lm --seeds 1,2,3 examples=5000)
+seeds=(--seeds 1,2,3,4,5 test_examples=500)
+causal=(--task causal-lm "${seeds[@]}" examples=2000)
+masked=(--task masked-lm "${seeds[@]}" examples=5000)
 outside=(--import examples/claims_encodings.py)
 
 # Rotary against sinusoids with a quarter of the parameters, and with four times as many.
-unit claims/sizes-small --task causal-lm --seeds 1,2,3 examples=2000 --encodings sinusoidal,rotary width=64 heads=4 layers=2 feed_forward=256 length_multiples=1
-unit claims/sizes-large --task causal-lm --seeds 1,2,3 examples=1000 --encodings sinusoidal,rotary width=256 heads=8 layers=4 feed_forward=1024 learning_rate=2e-3 length_multiples=1
+unit claims/sizes-small "${causal[@]}" --encodings sinusoidal,rotary width=64 heads=4 layers=2 feed_forward=256 length_multiples=1
+unit claims/sizes-large --task causal-lm "${seeds[@]}" examples=1000 --encodings sinusoidal,rotary width=256 heads=8 layers=4 feed_forward=1024 learning_rate=2e-3 length_multiples=1
 
 # How much added positions leave of a token, in the models of the unit above.
 study claims/token-left "$runs/claims/sizes-large" studies/token_left.py "$runs/claims/sizes-large"
 
 # Distances clipped at small and large values, on a task that needs exact distances and on text.
-unit claims/clip-copy --task copy --preset quick --seeds 1,2,3 "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=4)" --against rotary length_multiples=1
+unit claims/clip-copy --task copy --preset quick "${seeds[@]}" "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=4)" --against rotary length_multiples=1
 unit claims/clip-causal "${causal[@]}" "${outside[@]}" --encodings "shaw(distance=64),shaw(distance=16),shaw(distance=4),rotary,rotary_clipped(distance=16),rotary_clipped(distance=4)" --against rotary length_multiples=1
 
 # Positions in every layer, or in one.
@@ -122,6 +122,7 @@ fi
 # Every encoding on stories, also beyond the trained length; rules of rotary without training; the parts of a rope.
 every='sinusoidal,none,integer,binary,learned,rotary,rotary(rule=proportional,fraction=0.75),rotary(frequency=0.1),rotary(values=True),xpos,alibi,t5,kerple,fire(length=64),tupe,shaw,transformer_xl,deberta(distance=64),cope'
 unit causal-lm --task causal-lm --encodings "$every" --seeds 1,2,3 examples=1000
+more_seeds causal-lm 4,5 --task causal-lm --encodings "$every,t5(distance=64)" examples=1000
 # With its default distance of 128, the last 5 of T5's 32 buckets are never trained in windows of 64 tokens.
 part causal-lm t5-distance-64 --task causal-lm --encodings "t5(distance=64)" --seeds 1,2,3 examples=1000
 study extrapolation "$runs/causal-lm" studies/extrapolation.py "$runs/causal-lm"
@@ -131,13 +132,28 @@ if [[ rotary-parts == "$wanted"* && -e $runs/causal-lm/results.json ]] && ! ther
 fi
 study rotary-parts "$runs/gradients" studies/rotary_parts.py "$runs/causal-lm" "$runs/gradients"
 
-# Two more seeds of the generated tasks, where three show little: seeds solve a task or do not.
+# Generated tasks. Three seeds show little there: seeds solve a task or do not.
 for task in passkey copy addition reverse sort recall count; do
+  unit generated/$task --task $task --preset quick --encodings "$every" --seeds 1,2,3
   more_seeds generated/$task 4,5 --task $task --preset quick --encodings "$every"
 done
 
 # Masked tokens, each encoding with its own learning rate.
-unit masked-lm --task masked-lm --encodings sinusoidal,rotary,none,learned --seeds 1,2,3 --sweep learning_rate=1.5e-3,3e-3,6e-3 examples=10000
+unit masked-lm --task masked-lm --encodings sinusoidal,rotary,none,learned "${seeds[@]}" --sweep learning_rate=1.5e-3,3e-3,6e-3 examples=10000
+
+# Linear attention, with rotation after and before the feature map.
+linear=(--task causal-lm "${seeds[@]}" examples=4000 length_multiples=1)
+unit performer "${linear[@]}" --attention performer --encodings sinusoidal,rotary,none
+unit performer-before "${linear[@]}" --attention "performer(rotate=before)" --encodings sinusoidal,sinusoidal+rotary,rotary
+
+# A head of a recall model, split by rotary pair.
+if [[ heads == "$wanted"* ]] && ! there "$results/heads/results.json"; then
+  compare "$runs/recall" --task recall --preset quick --encodings rotary --seeds 1
+  study heads "$runs/recall" studies/heads.py "$runs/recall"
+fi
+
+# Translation of built-in phrases, as `ropewalk compare` alone trains it.
+unit default
 
 # Bases of the rope, and shares of its frequencies, on real text and contexts of 512 tokens.
 text=(--task causal-lm --seeds 1,2,3 --data debian-texts train_length=512 length_multiples=1 test_examples=500 vocabulary=4000 batch_tokens=4096 epochs=0.3 layers=4)
@@ -183,13 +199,17 @@ if [[ $wanted == reference* || -z $wanted ]]; then
 fi
 
 # Wrong rotary code that is in circulation, in translation.
+if [[ ! -e multi30k && (-z $wanted || $wanted == faulty* || $wanted == multi30k*) ]]; then
+  echo "runs.sh: multi30k must be a folder with the corpus Multi30k, or a link to it" >&2
+  exit 2
+fi
 for encoding in rotary swapped_table mixed_pairing bfloat16_angles cosine_matrix; do
-  part faulty $encoding --import examples/faulty_rope.py --encodings $encoding --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k"
+  part faulty $encoding --import examples/faulty_rope.py --encodings $encoding --seeds 1,2,3 --preset multi30k-cpu --data multi30k
 done
 
 # Translation, each encoding with its own learning rate and length penalty.
 while read -r slug encoding; do
-  part multi30k-cpu "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k" \
+  part multi30k-cpu "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data multi30k \
     --sweep learning_rate=2e-3,4e-3,8e-3 --sweep length_penalty=0.6,1,1.4,1.8,2.2
   sharp=$results/sharpness/results.json
   if [[ -e $runs/multi30k-cpu/$slug/results.json ]] && ! grep -qF "\"$encoding\":" "$sharp" 2>/dev/null; then
@@ -204,5 +224,10 @@ learned learned
 rotary-cross-True rotary(cross=True)
 t5 t5
 alibi alibi
+alibi-symmetric-False alibi(symmetric=False)
 shaw shaw
 ENCODINGS
+study small-samples "$results/multi30k-cpu" studies/small_samples.py "$results/multi30k-cpu"
+
+# How often the test is wrong.
+study rejections "$results/multi30k-cpu" studies/rejections.py
