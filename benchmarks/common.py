@@ -27,7 +27,7 @@ def write_pictures(results: Path, picture: Picture) -> None:
 
 
 def default_data() -> str:
-    """Return the real corpus if the repository has a folder of it or a link to one, else the built-in one."""
+    """Return the real corpus if the repository has a folder or a link to it, else the built-in."""
     return str(MULTI30K) if MULTI30K.is_dir() else "phrases"
 
 

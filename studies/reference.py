@@ -1,17 +1,50 @@
 """The reference experiment: encodings on real text, up to 8 times the trained length.
 
-`bash studies/runs.sh reference` trains its models, as results/reference/design.md says.
+`bash studies/runs.sh reference` trains its models, as results/reference/design.md says, and calls
 
-    python studies/reference.py rate RUNS    # the learning rate of the run with the least loss
+    python studies/reference.py rate RUNS         # the learning rate of the run with the least loss
+    python studies/reference.py score RUNS TEXTS  # losses of all trained models
+    python studies/reference.py judge             # tests, table and picture of results/reference
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ropewalk.lab.results import read_results
+import torch
+from common import GENERATED, RESULTS, Facts, markdown_table, shown, write_study
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ropewalk.figures import Picture, score_by_length
+from ropewalk.files import read_json, readable_json, write_bytes
+from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.lab.data.textfiles import read_text
+from ropewalk.lab.models import load_model
+from ropewalk.lab.report.formats import format_number, format_p_value
+from ropewalk.lab.results import Results, read_results
+from ropewalk.lab.scoring.significance import compare_with
+from ropewalk.lab.tokens import Tokens
+from ropewalk.machine import commit, versions
+from ropewalk.model import LanguageModel
+from ropewalk.model.attention import self_placement
+
+FOLDER = RESULTS / "reference"
+LOSSES = "losses.json"
+TRAINED, SCORED = 256, 64  # tokens of a trained window; of the end of each window that is scored
+LENGTHS = (128, 256, 512, 1024, 2048)
+TESTED = (256, 2048)
+WINDOWS = 2  # of a document, if it is long enough
+BASE, WINDOWED, AT_TARGET = "rotary", "rotary, nearest 256 keys", "rotary, trained on 2,048 tokens"
+BASELINES = (WINDOWED, AT_TARGET)
+MARGIN = 0.01  # nats
+BATCH_TOKENS = 8192
+DIGITS = 4
 
 
 def best_rate(runs: Path) -> float:
@@ -27,14 +60,244 @@ def best_rate(runs: Path) -> float:
     return min(losses, key=losses.__getitem__)
 
 
+@dataclass(frozen=True)
+class Windows:
+    """The windows that are scored: ids `(N, longest + 1)`, and the document of each.
+
+    names: of the documents; its part before the first hyphen is the manual.
+    """
+
+    ids: Tensor
+    documents: Tensor
+    names: tuple[str, ...]
+
+
+def read_windows(texts: Path, tokens: Tokens, longest: int = max(LENGTHS)) -> Windows:
+    """Return the last windows of each test document that is long enough for one."""
+    windows, documents, names = [], [], []
+    for path in sorted((texts / "test").glob("*.txt")):
+        (ids,) = tokens.encode([read_text(path).replace("\r\n", "\n").strip()])
+        for end in range(len(ids), longest, -longest)[:WINDOWS]:
+            windows.append(ids[end - longest - 1 : end])
+            documents.append(len(names))
+        if len(ids) > longest:
+            names.append(path.stem)
+    if not names:
+        raise SystemExit(f"reference: TEXTS must have documents of {longest + 1} tokens: {texts}")
+    return Windows(torch.tensor(windows), torch.tensor(documents), tuple(names))
+
+
+@torch.no_grad()
+def token_losses(model: LanguageModel, ids: Tensor, nearest: int | None = None) -> Tensor:
+    """Return the loss of each token of windows but the first, `(N, L)` from ids `(N, L + 1)`.
+
+    nearest: how many keys each query sees in each layer, itself included; None: all before it.
+    """
+    read, targets = ids[:, :-1], ids[:, 1:]
+    if nearest is None:
+        hidden = model(read)
+    else:
+        places = torch.arange(read.shape[1])
+        away = places[:, None] - places
+        hidden = model.embedding(read) * math.sqrt(model.shape.width)
+        placement = self_placement(places, len(places), model.encoding.for_layer(0))
+        mask = ((away >= 0) & (away < nearest))[None, None]
+        for layer in model.layers:
+            hidden, _ = layer(hidden, placement, mask, False)
+        hidden = model.norm(hidden)
+    return cross_entropy(model.logits(hidden).mT.float(), targets, reduction="none")
+
+
+def score(model: LanguageModel, windows: Windows, nearest: int | None = None) -> Facts:
+    """Return a model's mean loss of each document's ends by length, and its loss by position."""
+    count = len(windows.names)
+    ends: dict[str, list[float]] = {}
+    positions = torch.zeros(max(LENGTHS), dtype=torch.float64)
+    of_document = torch.bincount(windows.documents, minlength=count)
+    for length in LENGTHS:
+        ids = windows.ids[:, -length - 1 :]
+        sums = torch.zeros(count, dtype=torch.float64)
+        for some in torch.arange(len(ids)).split(max(1, BATCH_TOKENS // length)):
+            losses = token_losses(model, ids[some], nearest).double()
+            documents = windows.documents[some]
+            sums.index_add_(0, documents, losses[:, -SCORED:].mean(1))
+            if length == max(LENGTHS):
+                positions += (losses / of_document[documents, None]).sum(0) / count
+        ends[str(length)] = _rounded(sums / of_document)
+    return {"ends": ends, "positions": _rounded(positions)}
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, DIGITS) for value in values.tolist()]
+
+
+def score_all(runs: Path, texts: Path, out: Path) -> None:
+    """Score every trained model that has no losses yet, and write them after each."""
+    path = out / LOSSES
+    held: Facts = read_json(path) if path.exists() else {"documents": [], "models": {}}
+    windows: Windows | None = None
+    for name, run, cell in _trained(runs):
+        todo = {name: None, **({WINDOWED: TRAINED} if name == BASE else {})}
+        for label, nearest in todo.items():
+            if str(cell.seed) in held["models"].get(label, {}):
+                continue
+            windows = windows or read_windows(texts, Tokens.of_run(run))
+            if held["documents"] not in ([], list(windows.names)):
+                raise SystemExit(f"reference: {path} is about other documents")
+            held["documents"] = list(windows.names)
+            model, _ = load_model(cell.folder(run) / "model.safetensors", torch.device("cpu"))
+            assert isinstance(model, LanguageModel)
+            held["models"].setdefault(label, {})[str(cell.seed)] = score(model, windows, nearest)
+            write_bytes(path, (readable_json(held) + "\n").encode())
+            print(f"{label}, seed {cell.seed}", flush=True)
+
+
+def _trained(runs: Path) -> Iterator[tuple[str, Path, Cell]]:
+    """Yield the finished models by name, with their run."""
+    for path in sorted(runs.glob("*/config.json")):
+        run = path.parent
+        if not (run / "results.json").exists():
+            continue
+        config = read_results(run).config
+        for cell in cells_of(config):
+            name = cell.encoding if config.train_length == TRAINED else AT_TARGET
+            yield name, run, cell
+
+
+def judge(losses: Facts, runs: Mapping[str, Results]) -> Facts:
+    """Return the tests and means of all encodings, from the losses of their models."""
+    names = [BASE, *sorted(set(losses["models"]) - {BASE})]
+    seeds = sorted(losses["models"][BASE])
+    manuals = [name.partition("-")[0] for name in losses["documents"]]
+    strata = torch.tensor([sorted(set(manuals)).index(manual) for manual in manuals])
+
+    def of(name: str, length: int) -> Tensor:
+        cells = [losses["models"][name][seed]["ends"][str(length)] for seed in seeds]
+        values = torch.tensor(cells, dtype=torch.float64)
+        return torch.stack([values, torch.ones_like(values)], -1)
+
+    complete = [name for name in names if set(seeds) <= set(losses["models"][name])]
+    rows = {
+        name: {str(n): of(name, n)[..., 0].mean(1).tolist() for n in LENGTHS} for name in complete
+    }
+    tests: Facts = {}
+    for length in TESTED:
+        tests[str(length)] = {}
+        encodings = [name for name in complete if name not in BASELINES]
+        for group in (encodings, [BASE, *(name for name in complete if name in BASELINES)]):
+            found = compare_with(
+                0, [of(name, length) for name in group], _mean, margin=MARGIN,
+                higher_is_better=False, strata=strata,
+            )  # fmt: skip
+            for name, test in zip(group, found, strict=True):
+                if test is not None:
+                    tests[str(length)][name] = vars(test)
+    return {
+        "commit": commit(),
+        "versions": versions(),
+        "seeds": len(seeds),
+        "documents": len(manuals),
+        "rows": rows,
+        "tests": tests,
+        "rates": {name: results.config.learning_rate for name, results in runs.items()},
+        "costs": {name: _step_seconds(results) for name, results in runs.items()},
+    }
+
+
+def _mean(sums: Tensor) -> Tensor:
+    return sums[..., 0] / sums[..., 1]
+
+
+def _step_seconds(results: Results) -> float:
+    """Return the time of a training step: the least of the seeds, as others share the machine."""
+    return min(cell.train_seconds / cell.steps for row in results.encodings for cell in row.cells)
+
+
+def table(results: Facts) -> str:
+    """Return the loss of each encoding by length, with its tests and the cost of a step."""
+    lines = []
+    for name, row in results["rows"].items():
+        cells = [format_number(_average(row[str(n)]), 3) for n in LENGTHS]
+        told = [_told(results["tests"][str(n)].get(name)) for n in TESTED]
+        cost = results["costs"].get(name)
+        base = results["costs"][BASE]
+        lines.append(
+            [
+                f"`{name}`" if name not in BASELINES else name,
+                *cells,
+                *told,
+                "–" if cost is None or name in BASELINES else f"× {cost / base:.2f}",
+            ]
+        )
+    lengths = [f"loss at {n:,}" + (" (trained)" if n == TRAINED else "") for n in LENGTHS]
+    tests = [f"against `{BASE}` at {n:,}" for n in TESTED]
+    return markdown_table(["encoding", *lengths, *tests, "time of a step"], lines)
+
+
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _told(test: Any) -> str:
+    if test is None:
+        return "–"
+    difference, low, high = (
+        format_number(test[key], 3, signed=True) for key in ("difference", "low", "high")
+    )
+    return f"{difference} ({low} to {high}, p {format_p_value(test['p_holm'])}): {test['verdict']}"
+
+
+def picture_of(results: Facts) -> Picture:
+    """Return the losses against the length of the window."""
+    seeds = {
+        name: [list(each) for each in zip(*(row[str(n)] for n in LENGTHS), strict=True)]
+        for name, row in results["rows"].items()
+    }
+    title = f"tokens of a window; trained on {TRAINED}"
+    return score_by_length([f"{n:,}" for n in LENGTHS], seeds, title, "loss of the last 64 tokens")
+
+
+def readme(results: Facts) -> str:
+    """Return the README of the results, made only from its numbers."""
+    return (
+        "\n\n".join(
+            [
+                "# Position encodings on real text, up to 8 times the trained length",
+                GENERATED,
+                f"Loss in nats on the last {SCORED} tokens of windows that end at the same places "
+                f"of {results['documents']} test documents; means of {results['seeds']} seeds. "
+                f"The [design](design.md) was committed before the models were trained. p is "
+                f"corrected (Holm); *equal*: within ±{MARGIN} nats.",
+                table(results),
+                shown("loss", picture_of(results)),
+                f"`{LOSSES}` has every model's loss by document and by position.",
+                f"```sh\npython studies/fetch_text.py manuals\nbash studies/runs.sh reference\n"
+                f"{results['command']}\n```",
+            ]
+        )
+        + "\n"
+    )
+
+
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     actions = parser.add_subparsers(dest="action", required=True)
-    rate = actions.add_parser("rate", help="print the learning rate with the least loss")
-    rate.add_argument("runs", type=Path)
+    for name in ("rate", "score", "judge"):
+        action = actions.add_parser(name)
+        action.add_argument("runs", type=Path, help="folder of the runs")
+        if name == "score":
+            action.add_argument("texts", type=Path, help="folder of the manuals")
+        action.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
-    print(best_rate(options.runs))
+    if options.action == "rate":
+        print(best_rate(options.runs))
+    elif options.action == "score":
+        score_all(options.runs, options.texts, options.out)
+    else:
+        runs = {name: read_results(run) for name, run, _ in _trained(options.runs)}
+        results = judge(read_json(options.out / LOSSES), runs)
+        write_study(options.out, results, readme, {"loss": picture_of(results)})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,138 @@
+"""The reference experiment: what is scored, and how it is judged.
+
+These fail if windows of different lengths end at different tokens, if a query sees a key beyond the
+nearest ones or one less, if a document counts twice, or if a test is not that of the numbers.
+"""
+
+import pytest
+import torch
+from scripts import load_scripts
+from torch.nn.functional import cross_entropy
+
+from ropewalk.encodings import build
+from ropewalk.lab.tokens import Tokens
+from ropewalk.model import LanguageModel, TransformerShape, initialize
+
+(reference,) = load_scripts("studies", "reference")
+WORDS = [
+    "the",
+    "kernel",
+    "maps",
+    "a",
+    "page",
+    "and",
+    "the",
+    "page",
+    "has",
+    "a",
+    "lock",
+    "that",
+    "a",
+    "task",
+    "takes",
+]
+
+
+def language_model(layers=1, encoding="rotary"):
+    shape = TransformerShape(60, 16, 2, 32, encoder_layers=0, decoder_layers=layers)
+    model = LanguageModel(shape, build(encoding, shape.stack_shape(causal=True)), causal=True)
+    initialize(model, 1)
+    return model.eval()
+
+
+def test_nearest_keys_are_those_of_a_shorter_window():
+    """In one layer of a relative encoding, the rest of the window is as if it were not there."""
+    model, ids = language_model(), torch.randint(60, (3, 33))
+    for nearest in (1, 5, 32):
+        found = reference.token_losses(model, ids, nearest)[:, -1]
+        short = reference.token_losses(model, ids[:, -nearest - 1 :])[:, -1]
+        assert torch.allclose(found, short, atol=1e-5)
+
+
+def test_with_all_keys_the_losses_are_those_of_the_model():
+    for encoding in ("rotary", "none", "alibi", "t5", "sinusoidal"):
+        model, ids = language_model(2, encoding), torch.randint(60, (2, 20))
+        wanted = cross_entropy(model.logits(model(ids[:, :-1])).mT, ids[:, 1:], reduction="none")
+        assert torch.allclose(reference.token_losses(model, ids), wanted, atol=1e-5)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "test").mkdir()
+    for name, count in (("a-long", 90), ("a-short", 20), ("b-middle", 45)):
+        words = (f"{WORDS[i % 13]}" for i in range(count))
+        (tmp_path / "test" / f"{name}.txt").write_text(" ".join(words))
+    return tmp_path
+
+
+def test_windows_end_at_the_end_of_documents(texts):
+    tokens = Tokens.train([" ".join(WORDS)] * 3, 60)
+    windows = reference.read_windows(texts, tokens, longest=32)
+    assert windows.names == ("a-long", "b-middle")
+    assert windows.documents.tolist() == [0, 0, 1]
+    for name, row in (("a-long", 0), ("b-middle", 2)):
+        (ids,) = tokens.encode([(texts / "test" / f"{name}.txt").read_text()])
+        assert windows.ids[row].tolist() == ids[-33:]
+    (ids,) = tokens.encode([(texts / "test" / "a-long.txt").read_text()])
+    assert windows.ids[1].tolist() == ids[-65:-32]
+    with pytest.raises(SystemExit, match="TEXTS must have documents of 5001 tokens"):
+        reference.read_windows(texts, tokens, longest=5000)
+
+
+def test_a_document_counts_once(monkeypatch):
+    """Fails if a document of two windows has twice the weight of one of a single window."""
+    monkeypatch.setattr(reference, "LENGTHS", (8, 16))
+    monkeypatch.setattr(reference, "SCORED", 4)
+    model, ids = language_model(), torch.randint(60, (3, 17))
+    windows = reference.Windows(ids, torch.tensor([0, 0, 1]), ("a-x", "b-y"))
+    found = reference.score(model, windows)
+    losses = reference.token_losses(model, ids)
+    ends = losses[:, -4:].mean(1)
+    wanted = [(ends[0] + ends[1]).item() / 2, ends[2].item()]
+    assert found["ends"]["16"] == pytest.approx(wanted, abs=1e-4)
+    by_document = torch.stack([losses[:2].mean(0), losses[2]])
+    assert found["positions"] == pytest.approx(by_document.mean(0).tolist(), abs=1e-4)
+    short = reference.token_losses(model, ids[:, -9:])[:, -4:].mean(1)
+    assert found["ends"]["8"][1] == pytest.approx(short[2].item(), abs=1e-4)
+
+
+def losses_of(shifts, documents=60, seeds=5):
+    """Losses of models that differ from rotary by these shifts, and a little by chance."""
+    generator = torch.Generator().manual_seed(0)
+
+    def chance(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    easy, common = chance(documents), 0.1 * chance(seeds, 1)
+    names = [f"{'ab'[i % 2]}-{i}" for i in range(documents)]
+    models = {
+        name: {
+            str(seed): {"ends": {str(n): values.tolist() for n in reference.LENGTHS}}
+            for seed, values in enumerate(
+                3 + easy + common + shift + 1e-3 * chance(seeds, documents), 1
+            )
+        }
+        for name, shift in shifts.items()
+    }
+    return {"documents": names, "models": models}
+
+
+def test_verdicts_are_those_of_the_differences(monkeypatch):
+    monkeypatch.setattr(reference, "_step_seconds", lambda results: 0.5)
+    losses = losses_of({"rotary": 0.0, "none": 0.1, "alibi": -0.1, "t5": 0.0005})
+    del losses["models"]["t5"]["5"]  # not all of its models are trained yet
+    found = reference.judge(losses, {})
+    assert "t5" not in found["rows"]
+    for length in map(str, reference.TESTED):
+        verdicts = {name: test["verdict"] for name, test in found["tests"][length].items()}
+        assert verdicts == {"none": "worse", "alibi": "better"}
+    found["costs"] = {"rotary": 0.5, "none": 0.25}
+    page = reference.readme(found | {"command": "judge"})
+    assert "| `none` |" in page
+    assert "| × 0.50 |" in page
+    assert page.count(": worse |") == 2
+
+
+def test_the_rate_of_the_least_loss_is_chosen(tmp_path):
+    with pytest.raises(SystemExit, match="RUNS must have finished runs"):
+        reference.best_rate(tmp_path)
