@@ -4,7 +4,7 @@
 
     python studies/reference.py rate RUNS         # the learning rate of the run with the least loss
     python studies/reference.py score RUNS TEXTS  # losses of all trained models
-    python studies/reference.py judge             # tests, table and picture of results/reference
+    python studies/reference.py judge RUNS        # tests, table and picture of results/reference
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from torch.nn.functional import cross_entropy
 from ropewalk.figures import Picture, score_by_length
 from ropewalk.files import read_json, readable_json, write_bytes
 from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
 from ropewalk.lab.data.textfiles import read_text
 from ropewalk.lab.models import load_model
 from ropewalk.lab.report.formats import format_number, format_p_value
 from ropewalk.lab.results import Results, read_results
 from ropewalk.lab.scoring.significance import compare_with
+from ropewalk.lab.tasks.generated import SEED
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
@@ -44,6 +46,7 @@ BASE, WINDOWED, AT_TARGET = "rotary", "rotary, nearest 256 keys", "rotary, train
 BASELINES = (WINDOWED, AT_TARGET)
 MARGIN = 0.01  # nats
 BATCH_TOKENS = 8192
+DEPTHS = 3  # parts of a passkey's text
 DIGITS = 4
 
 
@@ -193,8 +196,6 @@ def judge(losses: Facts, runs: Mapping[str, Results]) -> Facts:
                 if test is not None:
                     tests[str(length)][name] = vars(test)
     return {
-        "commit": commit(),
-        "versions": versions(),
         "seeds": len(seeds),
         "documents": len(manuals),
         "rows": rows,
@@ -202,6 +203,27 @@ def judge(losses: Facts, runs: Mapping[str, Results]) -> Facts:
         "rates": {name: results.config.learning_rate for name, results in runs.items()},
         "costs": {name: _step_seconds(results) for name, results in runs.items()},
     }
+
+
+def passkey_by_depth(results: Results) -> Facts:
+    """Return exact match, in %, of each encoding by split and by where the key is, in thirds."""
+    config, rows = results.config, {}
+    for split in results.splits:
+        size = results.lengths.of[split] if results.lengths else config.train_length
+        drawn = draw_examples(
+            "passkey", split="test", lengths=(size, size), count=config.test_examples, seed=SEED
+        )
+        key = SEQUENCE_TASKS["passkey"].words.index("key")
+        places = torch.tensor([example.prompt.index(key) - 1 for example in drawn])  # after BOS
+        depths = places * DEPTHS // (size + 1)
+        for row in results.encodings:
+            known = [cell.scores[split].statistics for cell in row.cells]
+            if None in known:  # the encoding has no such positions
+                continue
+            exact = torch.tensor([columns["exact"] for columns in known if columns is not None])
+            by_depth = [100 * exact[:, depths == d].double().mean() for d in range(DEPTHS)]
+            rows.setdefault(row.name, {})[split] = [round(float(x), 1) for x in by_depth]
+    return rows
 
 
 def _mean(sums: Tensor) -> Tensor:
@@ -269,6 +291,7 @@ def readme(results: Facts) -> str:
                 f"The [design](design.md) was committed before the models were trained. p is "
                 f"corrected (Holm); *equal*: within ±{MARGIN} nats.",
                 table(results),
+                *_passkey_parts(results),
                 shown("loss", picture_of(results)),
                 f"`{LOSSES}` has every model's loss by document and by position.",
                 f"```sh\npython studies/fetch_text.py manuals\nbash studies/runs.sh reference\n"
@@ -277,6 +300,25 @@ def readme(results: Facts) -> str:
         )
         + "\n"
     )
+
+
+def _passkey_parts(results: Facts) -> list[str]:
+    """Return the words and the table about the passkey."""
+    if not results["passkey"]:
+        return []
+    splits = list(next(iter(results["passkey"].values())))
+    lines = [
+        [
+            f"`{name}`",
+            *(" · ".join(f"{x:.0f}" for x in row.get(split, [])) or "–" for split in splits),
+        ]
+        for name, row in results["passkey"].items()
+    ]
+    return [
+        "Passkey, in models that were trained for it: exact match in %, with the key in the first, "
+        "middle and last third of the text; lengths are multiples of the trained one.",
+        markdown_table(["encoding", *(f"×{split.removeprefix('x')}" for split in splits)], lines),
+    ]
 
 
 def main() -> None:
@@ -295,8 +337,12 @@ def main() -> None:
     elif options.action == "score":
         score_all(options.runs, options.texts, options.out)
     else:
-        runs = {name: read_results(run) for name, run, _ in _trained(options.runs)}
-        results = judge(read_json(options.out / LOSSES), runs)
+        runs = {name: read_results(run) for name, run, _ in _trained(options.runs / "models")}
+        results = {"commit": commit(), "versions": versions()}
+        results |= judge(read_json(options.out / LOSSES), runs)
+        passkey = options.runs / "passkey"
+        known = (passkey / "results.json").exists()
+        results["passkey"] = passkey_by_depth(read_results(passkey)) if known else {}
         write_study(options.out, results, readme, {"loss": picture_of(results)})
 
 

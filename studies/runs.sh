@@ -196,6 +196,12 @@ if [[ $wanted == reference* || -z $wanted ]]; then
   done
   rate=$("$python" studies/reference.py rate "$runs/reference/rates/rotary")
   one_run reference/models/rotary-2048 "${reference[@]/train_length=256/train_length=2048}" --encodings rotary --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
+  all=$(IFS=,; echo "${encodings[*]}")
+  one_run reference/passkey --task passkey --preset quick "${outside[@]}" --encodings "$all" --seeds 1,2,3,4,5 test_examples=300
+  if [[ ${TRY:-} != 1 && reference/scores == "$wanted"* ]]; then
+    "$python" studies/reference.py score "$runs/reference/models" manuals
+    "$python" studies/reference.py judge "$runs/reference"
+  fi
 fi
 
 # Wrong rotary code that is in circulation, in translation.

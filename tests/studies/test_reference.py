@@ -4,33 +4,21 @@ These fail if windows of different lengths end at different tokens, if a query s
 nearest ones or one less, if a document counts twice, or if a test is not that of the numbers.
 """
 
+from pathlib import Path
+
 import pytest
 import torch
 from scripts import load_scripts
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build
+from ropewalk.lab.results import read_results
 from ropewalk.lab.tokens import Tokens
 from ropewalk.model import LanguageModel, TransformerShape, initialize
 
 (reference,) = load_scripts("studies", "reference")
-WORDS = [
-    "the",
-    "kernel",
-    "maps",
-    "a",
-    "page",
-    "and",
-    "the",
-    "page",
-    "has",
-    "a",
-    "lock",
-    "that",
-    "a",
-    "task",
-    "takes",
-]
+ROOT = Path(__file__).parents[2]
+WORDS = "the kernel maps a page and the page has a lock that a task takes".split()  # noqa: SIM905
 
 
 def language_model(layers=1, encoding="rotary"):
@@ -126,11 +114,22 @@ def test_verdicts_are_those_of_the_differences(monkeypatch):
     for length in map(str, reference.TESTED):
         verdicts = {name: test["verdict"] for name, test in found["tests"][length].items()}
         assert verdicts == {"none": "worse", "alibi": "better"}
-    found["costs"] = {"rotary": 0.5, "none": 0.25}
+    found |= {"costs": {"rotary": 0.5, "none": 0.25}, "passkey": {"none": {"x1": [99, 0, 1]}}}
     page = reference.readme(found | {"command": "judge"})
     assert "| `none` |" in page
     assert "| × 0.50 |" in page
+    assert "| `none` | 99 · 0 · 1 |" in page
     assert page.count(": worse |") == 2
+
+
+def test_a_passkey_is_counted_by_its_depth():
+    """The published models answer some: each split's mean is that of its thirds together."""
+    results = read_results(ROOT / "results" / "generated" / "passkey")
+    found = reference.passkey_by_depth(results)
+    for row in results.encodings:
+        for split in found[row.name]:
+            mean = row.summary[split].spread("exact").mean
+            assert min(found[row.name][split]) - 0.1 <= mean <= max(found[row.name][split]) + 0.1
 
 
 def test_the_rate_of_the_least_loss_is_chosen(tmp_path):
