@@ -2,7 +2,7 @@
 
 `bash studies/runs.sh reference` trains its models, as results/reference/design.md says, and calls
 
-    python studies/reference.py rate RUNS         # the learning rate of the run with the least loss
+    python studies/reference.py rate RUN ENCODING # the learning rate that a run chose
     python studies/reference.py score RUNS TEXTS  # losses of all trained models
     python studies/reference.py judge RUNS        # tests, table and picture of results/reference
 """
@@ -50,17 +50,12 @@ DEPTHS = 3  # parts of a passkey's text
 DIGITS = 4
 
 
-def best_rate(runs: Path) -> float:
-    """Return the learning rate of the run in a folder whose validation loss is least."""
-    losses = {}
-    for path in sorted(runs.glob("*/results.json")):
-        results = read_results(path.parent)
-        ((cell,),) = (row.cells for row in results.encodings)
-        loss = cell.validation_loss
-        losses[results.config.learning_rate] = math.inf if loss is None else loss
-    if not losses:
-        raise SystemExit(f"reference: RUNS must have finished runs, got {runs}")
-    return min(losses, key=losses.__getitem__)
+def best_rate(run: Path, encoding: str) -> float:
+    """Return the learning rate that a run's sweep chose for an encoding."""
+    settings = read_results(run).row(encoding).settings
+    if settings is None or "learning_rate" not in settings:
+        raise SystemExit(f"reference: RUN must have tried learning rates of {encoding}, got {run}")
+    return float(settings["learning_rate"])
 
 
 @dataclass(frozen=True)
@@ -327,22 +322,24 @@ def main() -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     for name in ("rate", "score", "judge"):
         action = actions.add_parser(name)
-        action.add_argument("runs", type=Path, help="folder of the runs")
+        action.add_argument("runs", type=Path, help="folder of the runs; of one run for rate")
+        if name == "rate":
+            action.add_argument("encoding")
         if name == "score":
             action.add_argument("texts", type=Path, help="folder of the manuals")
         action.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
     if options.action == "rate":
-        print(best_rate(options.runs))
+        print(best_rate(options.runs, options.encoding))
     elif options.action == "score":
         score_all(options.runs, options.texts, options.out)
     else:
         runs = {name: read_results(run) for name, run, _ in _trained(options.runs / "models")}
         results = {"commit": commit(), "versions": versions()}
         results |= judge(read_json(options.out / LOSSES), runs)
-        passkey = options.runs / "passkey"
-        known = (passkey / "results.json").exists()
-        results["passkey"] = passkey_by_depth(read_results(passkey)) if known else {}
+        results["passkey"] = {}
+        for path in sorted((options.runs / "passkey").glob("*/results.json")):
+            results["passkey"] |= passkey_by_depth(read_results(path.parent))
         write_study(options.out, results, readme, {"loss": picture_of(results)})
 
 

@@ -183,21 +183,18 @@ one_run() { # NAME of a run without a page of its own, then the arguments of `ro
 }
 if [[ $wanted == reference* || -z $wanted ]]; then
   if [[ ! -e manuals ]]; then "$python" studies/fetch_text.py manuals; fi
-  encodings=(rotary none rotary_skipping alibi)
-  if [[ ${SECOND_STAGE:-} == 1 ]]; then encodings+=("rotary(theta=5e5)" "rotary(rotary_dim=8)" sinusoidal t5); fi
-  for encoding in "${encodings[@]}"; do
-    for rate in 1.5e-3 3e-3 6e-3; do
-      one_run "reference/rates/$encoding/$rate" "${reference[@]}" --encodings "$encoding" --seeds 100 epochs=0.455 learning_rate=$rate
+  for stage in "rotary none rotary_skipping alibi" ${SECOND_STAGE:+"rotary(theta=5e5) rotary(rotary_dim=8) sinusoidal t5"}; do
+    read -ra encodings <<<"$stage"
+    rates=reference/rates-${encodings[0]}
+    one_run "$rates" "${reference[@]}" --encodings "${stage// /,}" --seeds 100 --sweep learning_rate=1.5e-3,3e-3,6e-3 epochs=0.455
+    for encoding in "${encodings[@]}"; do
+      rate=$("$python" studies/reference.py rate "$runs/$rates" "$encoding")
+      one_run "reference/models/$encoding" "${reference[@]}" --encodings "$encoding" --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
     done
+    one_run "reference/passkey/${encodings[0]}" --task passkey --preset quick "${outside[@]}" --encodings "${stage// /,}" --seeds 1,2,3,4,5 test_examples=300
   done
-  for encoding in "${encodings[@]}"; do
-    rate=$("$python" studies/reference.py rate "$runs/reference/rates/$encoding")
-    one_run "reference/models/$encoding" "${reference[@]}" --encodings "$encoding" --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
-  done
-  rate=$("$python" studies/reference.py rate "$runs/reference/rates/rotary")
+  rate=$("$python" studies/reference.py rate "$runs/reference/rates-rotary" rotary)
   one_run reference/models/rotary-2048 "${reference[@]/train_length=256/train_length=2048}" --encodings rotary --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
-  all=$(IFS=,; echo "${encodings[*]}")
-  one_run reference/passkey --task passkey --preset quick "${outside[@]}" --encodings "$all" --seeds 1,2,3,4,5 test_examples=300
   if [[ ${TRY:-} != 1 && reference/scores == "$wanted"* ]]; then
     "$python" studies/reference.py score "$runs/reference/models" manuals
     "$python" studies/reference.py judge "$runs/reference"

@@ -132,6 +132,9 @@ def test_a_passkey_is_counted_by_its_depth():
             assert min(found[row.name][split]) - 0.1 <= mean <= max(found[row.name][split]) + 0.1
 
 
-def test_the_rate_of_the_least_loss_is_chosen(tmp_path):
-    with pytest.raises(SystemExit, match="RUNS must have finished runs"):
-        reference.best_rate(tmp_path)
+def test_the_rate_is_that_of_the_sweep():
+    run = ROOT / "results" / "masked-lm"
+    chosen = read_results(run).row("rotary").settings["learning_rate"]
+    assert reference.best_rate(run, "rotary") == chosen
+    with pytest.raises(SystemExit, match="RUN must have tried learning rates of rotary"):
+        reference.best_rate(ROOT / "results" / "causal-lm", "rotary")
