@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropewalk.figures import Picture, score_by_length
-from ropewalk.files import read_json, readable_json, write_bytes
+from ropewalk.files import read_json, write_bytes
 from ropewalk.lab.cells import Cell, cells_of
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
 from ropewalk.lab.data.textfiles import read_text
 from ropewalk.lab.models import load_model
-from ropewalk.lab.report.formats import format_number, format_p_value
+from ropewalk.lab.report.formats import format_count, format_number, format_p_value
 from ropewalk.lab.results import Results, read_results
 from ropewalk.lab.scoring.significance import compare_with
 from ropewalk.lab.tasks.generated import SEED
@@ -38,12 +39,13 @@ from ropewalk.model.attention import self_placement
 
 FOLDER = RESULTS / "reference"
 LOSSES = "losses.json"
-TRAINED, SCORED = 256, 64  # tokens of a trained window; of the end of each window that is scored
-LENGTHS = (128, 256, 512, 1024, 2048)
-TESTED = (256, 2048)
+SCORED = 64  # tokens at the end of each window
+MULTIPLES = (0.5, 1, 2, 4, 8)  # of the trained length
+TESTED = (1, 8)
 WINDOWS = 2  # of a document, if it is long enough
-BASE, WINDOWED, AT_TARGET = "rotary", "rotary, nearest 256 keys", "rotary, trained on 2,048 tokens"
-BASELINES = (WINDOWED, AT_TARGET)
+BASE = "rotary"
+WINDOWED, AT_TARGET = "rotary, nearest keys alone", "rotary, trained on the longest windows"
+BASELINES = (WINDOWED, AT_TARGET)  # beside the encodings, and tested apart from them
 MARGIN = 0.01  # nats
 BATCH_TOKENS = 8192
 DEPTHS = 3  # parts of a passkey's text
@@ -70,7 +72,12 @@ class Windows:
     names: tuple[str, ...]
 
 
-def read_windows(texts: Path, tokens: Tokens, longest: int = max(LENGTHS)) -> Windows:
+def lengths(trained: int) -> list[int]:
+    """Return the lengths of windows that are scored."""
+    return [int(multiple * trained) for multiple in MULTIPLES]
+
+
+def read_windows(texts: Path, tokens: Tokens, longest: int) -> Windows:
     """Return the last windows of each test document that is long enough for one."""
     windows, documents, names = [], [], []
     for path in sorted((texts / "test").glob("*.txt")):
@@ -86,10 +93,13 @@ def read_windows(texts: Path, tokens: Tokens, longest: int = max(LENGTHS)) -> Wi
 
 
 @torch.no_grad()
-def token_losses(model: LanguageModel, ids: Tensor, nearest: int | None = None) -> Tensor:
+def token_losses(
+    model: LanguageModel, ids: Tensor, nearest: int | None = None, last: int | None = None
+) -> Tensor:
     """Return the loss of each token of windows but the first, `(N, L)` from ids `(N, L + 1)`.
 
     nearest: how many keys each query sees in each layer, itself included; None: all before it.
+    last: how many tokens at the end to return alone; None: all.
     """
     read, targets = ids[:, :-1], ids[:, 1:]
     if nearest is None:
@@ -103,23 +113,29 @@ def token_losses(model: LanguageModel, ids: Tensor, nearest: int | None = None) 
         for layer in model.layers:
             hidden, _ = layer(hidden, placement, mask, False)
         hidden = model.norm(hidden)
-    return cross_entropy(model.logits(hidden).mT.float(), targets, reduction="none")
+    if last is not None:
+        hidden, targets = hidden[:, -last:], targets[:, -last:]
+    logits = model.logits(hidden.flatten(0, 1))
+    return cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
 
 
-def score(model: LanguageModel, windows: Windows, nearest: int | None = None) -> Facts:
+def score(
+    model: LanguageModel, windows: Windows, trained: int, nearest: int | None = None
+) -> Facts:
     """Return a model's mean loss of each document's ends by length, and its loss by position."""
-    count = len(windows.names)
+    count, longest = len(windows.names), windows.ids.shape[1] - 1
     ends: dict[str, list[float]] = {}
-    positions = torch.zeros(max(LENGTHS), dtype=torch.float64)
+    positions = torch.zeros(longest, dtype=torch.float64)
     of_document = torch.bincount(windows.documents, minlength=count)
-    for length in LENGTHS:
+    for length in lengths(trained):
         ids = windows.ids[:, -length - 1 :]
         sums = torch.zeros(count, dtype=torch.float64)
         for some in torch.arange(len(ids)).split(max(1, BATCH_TOKENS // length)):
-            losses = token_losses(model, ids[some], nearest).double()
+            last = None if length == longest else SCORED
+            losses = token_losses(model, ids[some], nearest, last).double()
             documents = windows.documents[some]
             sums.index_add_(0, documents, losses[:, -SCORED:].mean(1))
-            if length == max(LENGTHS):
+            if length == longest:
                 positions += (losses / of_document[documents, None]).sum(0) / count
         ends[str(length)] = _rounded(sums / of_document)
     return {"ends": ends, "positions": _rounded(positions)}
@@ -129,57 +145,91 @@ def _rounded(values: Tensor) -> list[float]:
     return [round(value, DIGITS) for value in values.tolist()]
 
 
+@dataclass
+class Losses:
+    """The losses of models in a file, by name and seed, as they are scored.
+
+    models: for each name, by seed, what `score` returns.
+    """
+
+    path: Path
+    trained: int
+    documents: list[str]
+    models: dict[str, dict[str, Facts]]
+
+    @classmethod
+    def read(cls, path: Path, trained: int) -> Losses:
+        """Return what is in a file, or nothing yet; SystemExit if it is about other windows."""
+        if not path.exists():
+            return cls(path, trained, [], {})
+        held = read_json(path)
+        if held["trained"] != trained:
+            raise SystemExit(f"reference: {path} is about models trained on {held['trained']}")
+        return cls(path, trained, held["documents"], held["models"])
+
+    def lacks(self, name: str, seed: int) -> bool:
+        """Return whether a model has no losses yet."""
+        return str(seed) not in self.models.get(name, {})
+
+    def add(self, name: str, seed: int, windows: Windows, found: Facts) -> None:
+        """Keep the losses of a model, and write the file."""
+        if self.documents not in ([], list(windows.names)):
+            raise SystemExit(f"reference: {self.path} is about other documents")
+        self.documents = list(windows.names)
+        self.models.setdefault(name, {})[str(seed)] = found
+        held = {"trained": self.trained, "documents": self.documents, "models": self.models}
+        write_bytes(self.path, (json.dumps(held) + "\n").encode())
+        print(f"{name}, seed {seed}", flush=True)
+
+
 def score_all(runs: Path, texts: Path, out: Path) -> None:
     """Score every trained model that has no losses yet, and write them after each."""
-    path = out / LOSSES
-    held: Facts = read_json(path) if path.exists() else {"documents": [], "models": {}}
-    windows: Windows | None = None
-    for name, run, cell in _trained(runs):
-        todo = {name: None, **({WINDOWED: TRAINED} if name == BASE else {})}
-        for label, nearest in todo.items():
-            if str(cell.seed) in held["models"].get(label, {}):
+    trained = min(read_results(run).config.train_length for _, run, _ in trained_models(runs))
+    losses, windows = Losses.read(out / LOSSES, trained), None
+    for name, run, cell in trained_models(runs):
+        for label, nearest in {name: None, **({WINDOWED: trained} if name == BASE else {})}.items():
+            if not losses.lacks(label, cell.seed):
                 continue
-            windows = windows or read_windows(texts, Tokens.of_run(run))
-            if held["documents"] not in ([], list(windows.names)):
-                raise SystemExit(f"reference: {path} is about other documents")
-            held["documents"] = list(windows.names)
+            windows = windows or read_windows(texts, Tokens.of_run(run), max(lengths(trained)))
             model, _ = load_model(cell.folder(run) / "model.safetensors", torch.device("cpu"))
             assert isinstance(model, LanguageModel)
-            held["models"].setdefault(label, {})[str(cell.seed)] = score(model, windows, nearest)
-            write_bytes(path, (readable_json(held) + "\n").encode())
-            print(f"{label}, seed {cell.seed}", flush=True)
+            losses.add(label, cell.seed, windows, score(model, windows, trained, nearest))
 
 
-def _trained(runs: Path) -> Iterator[tuple[str, Path, Cell]]:
-    """Yield the finished models by name, with their run."""
-    for path in sorted(runs.glob("*/config.json")):
-        run = path.parent
-        if not (run / "results.json").exists():
-            continue
-        config = read_results(run).config
+def trained_models(runs: Path) -> Iterator[tuple[str, Path, Cell]]:
+    """Yield the finished models of all runs in a folder by name, with their run."""
+    finished = [path.parent for path in sorted(runs.glob("*/results.json"))]
+    if not finished:
+        raise SystemExit(f"reference: RUNS must have finished runs, got {runs}")
+    configs = {run: read_results(run).config for run in finished}
+    trained = min(config.train_length for config in configs.values())
+    for run, config in configs.items():
         for cell in cells_of(config):
-            name = cell.encoding if config.train_length == TRAINED else AT_TARGET
-            yield name, run, cell
+            yield cell.encoding if config.train_length == trained else AT_TARGET, run, cell
 
 
-def judge(losses: Facts, runs: Mapping[str, Results]) -> Facts:
-    """Return the tests and means of all encodings, from the losses of their models."""
-    names = [BASE, *sorted(set(losses["models"]) - {BASE})]
-    seeds = sorted(losses["models"][BASE])
-    manuals = [name.partition("-")[0] for name in losses["documents"]]
+def judge(losses: Losses, runs: Mapping[str, Results]) -> Facts:
+    """Return the tests and means of all encodings, from the losses of their models.
+
+    Encodings are tested together, and so are the baselines.
+    """
+    names = [BASE, *sorted(set(losses.models) - {BASE})]
+    seeds = sorted(losses.models[BASE])
+    manuals = [name.partition("-")[0] for name in losses.documents]
     strata = torch.tensor([sorted(set(manuals)).index(manual) for manual in manuals])
 
     def of(name: str, length: int) -> Tensor:
-        cells = [losses["models"][name][seed]["ends"][str(length)] for seed in seeds]
+        cells = [losses.models[name][seed]["ends"][str(length)] for seed in seeds]
         values = torch.tensor(cells, dtype=torch.float64)
         return torch.stack([values, torch.ones_like(values)], -1)
 
-    complete = [name for name in names if set(seeds) <= set(losses["models"][name])]
+    complete = [name for name in names if set(seeds) <= set(losses.models[name])]
     rows = {
-        name: {str(n): of(name, n)[..., 0].mean(1).tolist() for n in LENGTHS} for name in complete
+        name: {str(n): of(name, n)[..., 0].mean(1).tolist() for n in lengths(losses.trained)}
+        for name in complete
     }
     tests: Facts = {}
-    for length in TESTED:
+    for length in (multiple * losses.trained for multiple in TESTED):
         tests[str(length)] = {}
         encodings = [name for name in complete if name not in BASELINES]
         for group in (encodings, [BASE, *(name for name in complete if name in BASELINES)]):
@@ -192,6 +242,7 @@ def judge(losses: Facts, runs: Mapping[str, Results]) -> Facts:
                     tests[str(length)][name] = vars(test)
     return {
         "seeds": len(seeds),
+        "trained": losses.trained,
         "documents": len(manuals),
         "rows": rows,
         "tests": tests,
@@ -232,23 +283,16 @@ def _step_seconds(results: Results) -> float:
 
 def table(results: Facts) -> str:
     """Return the loss of each encoding by length, with its tests and the cost of a step."""
-    lines = []
+    lines, trained = [], results["trained"]
     for name, row in results["rows"].items():
-        cells = [format_number(_average(row[str(n)]), 3) for n in LENGTHS]
-        told = [_told(results["tests"][str(n)].get(name)) for n in TESTED]
-        cost = results["costs"].get(name)
-        base = results["costs"][BASE]
-        lines.append(
-            [
-                f"`{name}`" if name not in BASELINES else name,
-                *cells,
-                *told,
-                "–" if cost is None or name in BASELINES else f"× {cost / base:.2f}",
-            ]
-        )
-    lengths = [f"loss at {n:,}" + (" (trained)" if n == TRAINED else "") for n in LENGTHS]
-    tests = [f"against `{BASE}` at {n:,}" for n in TESTED]
-    return markdown_table(["encoding", *lengths, *tests, "time of a step"], lines)
+        means = [format_number(_average(values), 3) for values in row.values()]
+        told = [_told(tests.get(name)) for tests in results["tests"].values()]
+        cost = results["costs"].get(name) if name not in BASELINES else None
+        time = "–" if cost is None else f"× {cost / results['costs'][BASE]:.2f}"
+        lines.append([f"`{name}`" if name not in BASELINES else name, *means, *told, time])
+    titles = [f"loss at {n:,}" + " (trained)" * (n == trained) for n in lengths(trained)]
+    tests = [f"against `{BASE}` at {int(n):,}" for n in results["tests"]]
+    return markdown_table(["encoding", *titles, *tests, "time of a step"], lines)
 
 
 def _average(values: Sequence[float]) -> float:
@@ -267,11 +311,12 @@ def _told(test: Any) -> str:
 def picture_of(results: Facts) -> Picture:
     """Return the losses against the length of the window."""
     seeds = {
-        name: [list(each) for each in zip(*(row[str(n)] for n in LENGTHS), strict=True)]
+        name: [list(each) for each in zip(*row.values(), strict=True)]
         for name, row in results["rows"].items()
     }
-    title = f"tokens of a window; trained on {TRAINED}"
-    return score_by_length([f"{n:,}" for n in LENGTHS], seeds, title, "loss of the last 64 tokens")
+    title = f"tokens of a window; trained on {results['trained']:,}"
+    places = [f"{n:,}" for n in lengths(results["trained"])]
+    return score_by_length(places, seeds, title, f"loss of the last {SCORED} tokens")
 
 
 def readme(results: Facts) -> str:
@@ -282,7 +327,7 @@ def readme(results: Facts) -> str:
                 "# Position encodings on real text, up to 8 times the trained length",
                 GENERATED,
                 f"Loss in nats on the last {SCORED} tokens of windows that end at the same places "
-                f"of {results['documents']} test documents; means of {results['seeds']} seeds. "
+                f"of {results['documents']} test documents; {format_count(results['seeds'], 'seed')}. "
                 f"The [design](design.md) was committed before the models were trained. p is "
                 f"corrected (Holm); *equal*: within ±{MARGIN} nats.",
                 table(results),
@@ -334,9 +379,11 @@ def main() -> None:
     elif options.action == "score":
         score_all(options.runs, options.texts, options.out)
     else:
-        runs = {name: read_results(run) for name, run, _ in _trained(options.runs / "models")}
+        models = trained_models(options.runs / "models")
+        runs = {name: read_results(run) for name, run, _ in models}
+        trained = runs[BASE].config.train_length
         results = {"commit": commit(), "versions": versions()}
-        results |= judge(read_json(options.out / LOSSES), runs)
+        results |= judge(Losses.read(options.out / LOSSES, trained), runs)
         results["passkey"] = {}
         for path in sorted((options.runs / "passkey").glob("*/results.json")):
             results["passkey"] |= passkey_by_depth(read_results(path.parent))

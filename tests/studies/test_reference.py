@@ -69,11 +69,11 @@ def test_windows_end_at_the_end_of_documents(texts):
 
 def test_a_document_counts_once(monkeypatch):
     """Fails if a document of two windows has twice the weight of one of a single window."""
-    monkeypatch.setattr(reference, "LENGTHS", (8, 16))
+    monkeypatch.setattr(reference, "MULTIPLES", (4, 8))
     monkeypatch.setattr(reference, "SCORED", 4)
     model, ids = language_model(), torch.randint(60, (3, 17))
     windows = reference.Windows(ids, torch.tensor([0, 0, 1]), ("a-x", "b-y"))
-    found = reference.score(model, windows)
+    found = reference.score(model, windows, trained=2)
     losses = reference.token_losses(model, ids)
     ends = losses[:, -4:].mean(1)
     wanted = [(ends[0] + ends[1]).item() / 2, ends[2].item()]
@@ -95,23 +95,23 @@ def losses_of(shifts, documents=60, seeds=5):
     names = [f"{'ab'[i % 2]}-{i}" for i in range(documents)]
     models = {
         name: {
-            str(seed): {"ends": {str(n): values.tolist() for n in reference.LENGTHS}}
+            str(seed): {"ends": {str(n): values.tolist() for n in reference.lengths(256)}}
             for seed, values in enumerate(
                 3 + easy + common + shift + 1e-3 * chance(seeds, documents), 1
             )
         }
         for name, shift in shifts.items()
     }
-    return {"documents": names, "models": models}
+    return reference.Losses(Path("losses.json"), 256, names, models)
 
 
 def test_verdicts_are_those_of_the_differences(monkeypatch):
     monkeypatch.setattr(reference, "_step_seconds", lambda results: 0.5)
     losses = losses_of({"rotary": 0.0, "none": 0.1, "alibi": -0.1, "t5": 0.0005})
-    del losses["models"]["t5"]["5"]  # not all of its models are trained yet
+    del losses.models["t5"]["5"]  # not all of its models are trained yet
     found = reference.judge(losses, {})
     assert "t5" not in found["rows"]
-    for length in map(str, reference.TESTED):
+    for length in ("256", "2048"):
         verdicts = {name: test["verdict"] for name, test in found["tests"][length].items()}
         assert verdicts == {"none": "worse", "alibi": "better"}
     found |= {"costs": {"rotary": 0.5, "none": 0.25}, "passkey": {"none": {"x1": [99, 0, 1]}}}
