@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from common import GENERATED, RESULTS, Facts, markdown_table, shown, write_study
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ropewalk.encodings.outside import import_encodings
 from ropewalk.figures import Picture, score_by_length
 from ropewalk.files import read_json, write_bytes
 from ropewalk.lab.cells import Cell, cells_of
@@ -38,6 +40,7 @@ from ropewalk.model import LanguageModel
 from ropewalk.model.attention import self_placement
 
 FOLDER = RESULTS / "reference"
+ENCODINGS = RESULTS.parent / "examples" / "claims_encodings.py"
 LOSSES = "losses.json"
 SCORED = 64  # tokens at the end of each window
 MULTIPLES = (0.5, 1, 2, 4, 8)  # of the trained length
@@ -120,14 +123,21 @@ def token_losses(
 
 
 def score(
-    model: LanguageModel, windows: Windows, trained: int, nearest: int | None = None
+    model_for: Callable[[int], LanguageModel],
+    windows: Windows,
+    trained: int,
+    nearest: int | None = None,
 ) -> Facts:
-    """Return a model's mean loss of each document's ends by length, and its loss by position."""
+    """Return a model's mean loss of each document's ends by length, and its loss by position.
+
+    model_for: returns the model for windows of a length.
+    """
     count, longest = len(windows.names), windows.ids.shape[1] - 1
     ends: dict[str, list[float]] = {}
     positions = torch.zeros(longest, dtype=torch.float64)
     of_document = torch.bincount(windows.documents, minlength=count)
     for length in lengths(trained):
+        model = model_for(length)
         ids = windows.ids[:, -length - 1 :]
         sums = torch.zeros(count, dtype=torch.float64)
         for some in torch.arange(len(ids)).split(max(1, BATCH_TOKENS // length)):
@@ -193,7 +203,12 @@ def score_all(runs: Path, texts: Path, out: Path) -> None:
             windows = windows or read_windows(texts, Tokens.of_run(run), max(lengths(trained)))
             model, _ = load_model(cell.folder(run) / "model.safetensors", torch.device("cpu"))
             assert isinstance(model, LanguageModel)
-            losses.add(label, cell.seed, windows, score(model, windows, trained, nearest))
+            found = score(partial(_same, model), windows, trained, nearest)
+            losses.add(label, cell.seed, windows, found)
+
+
+def _same(model: LanguageModel, length: int) -> LanguageModel:
+    return model
 
 
 def trained_models(runs: Path) -> Iterator[tuple[str, Path, Cell]]:
@@ -208,13 +223,17 @@ def trained_models(runs: Path) -> Iterator[tuple[str, Path, Cell]]:
             yield cell.encoding if config.train_length == trained else AT_TARGET, run, cell
 
 
-def judge(losses: Losses, runs: Mapping[str, Results]) -> Facts:
-    """Return the tests and means of all encodings, from the losses of their models.
+def _mean(sums: Tensor) -> Tensor:
+    return sums[..., 0] / sums[..., 1]
 
-    Encodings are tested together, and so are the baselines.
+
+def compare(losses: Losses, groups: Sequence[Sequence[str]]) -> Facts:
+    """Return the means of models and their tests, in each group against its first name.
+
+    Names that lack a seed of the first name of all are left out.
     """
-    names = [BASE, *sorted(set(losses.models) - {BASE})]
-    seeds = sorted(losses.models[BASE])
+    seeds = sorted(losses.models[groups[0][0]])
+    known = [[n for n in group if set(seeds) <= set(losses.models.get(n, {}))] for group in groups]
     manuals = [name.partition("-")[0] for name in losses.documents]
     strata = torch.tensor([sorted(set(manuals)).index(manual) for manual in manuals])
 
@@ -223,16 +242,10 @@ def judge(losses: Losses, runs: Mapping[str, Results]) -> Facts:
         values = torch.tensor(cells, dtype=torch.float64)
         return torch.stack([values, torch.ones_like(values)], -1)
 
-    complete = [name for name in names if set(seeds) <= set(losses.models[name])]
-    rows = {
-        name: {str(n): of(name, n)[..., 0].mean(1).tolist() for n in lengths(losses.trained)}
-        for name in complete
-    }
     tests: Facts = {}
     for length in (multiple * losses.trained for multiple in TESTED):
         tests[str(length)] = {}
-        encodings = [name for name in complete if name not in BASELINES]
-        for group in (encodings, [BASE, *(name for name in complete if name in BASELINES)]):
+        for group in known:
             found = compare_with(
                 0, [of(name, length) for name in group], _mean, margin=MARGIN,
                 higher_is_better=False, strata=strata,
@@ -244,8 +257,18 @@ def judge(losses: Losses, runs: Mapping[str, Results]) -> Facts:
         "seeds": len(seeds),
         "trained": losses.trained,
         "documents": len(manuals),
-        "rows": rows,
+        "rows": {
+            name: {str(n): of(name, n)[..., 0].mean(1).tolist() for n in lengths(losses.trained)}
+            for name in dict.fromkeys(name for group in known for name in group)
+        },
         "tests": tests,
+    }
+
+
+def judge(losses: Losses, runs: Mapping[str, Results]) -> Facts:
+    """Return the tests and means of all encodings; the baselines are tested apart from them."""
+    encodings = [BASE, *sorted(set(losses.models) - {BASE, *BASELINES})]
+    return compare(losses, [encodings, [BASE, *BASELINES]]) | {
         "rates": {name: results.config.learning_rate for name, results in runs.items()},
         "costs": {name: _step_seconds(results) for name, results in runs.items()},
     }
@@ -272,27 +295,22 @@ def passkey_by_depth(results: Results) -> Facts:
     return rows
 
 
-def _mean(sums: Tensor) -> Tensor:
-    return sums[..., 0] / sums[..., 1]
-
-
 def _step_seconds(results: Results) -> float:
     """Return the time of a training step: the least of the seeds, as others share the machine."""
     return min(cell.train_seconds / cell.steps for row in results.encodings for cell in row.cells)
 
 
-def table(results: Facts) -> str:
-    """Return the loss of each encoding by length, with its tests and the cost of a step."""
-    lines, trained = [], results["trained"]
+def table(results: Facts, kind: str) -> str:
+    """Return the loss of each row by length with its tests and, if known, the cost of a step."""
+    lines, trained, costs = [], results["trained"], results.get("costs", {})
     for name, row in results["rows"].items():
         means = [format_number(_average(values), 3) for values in row.values()]
         told = [_told(tests.get(name)) for tests in results["tests"].values()]
-        cost = results["costs"].get(name) if name not in BASELINES else None
-        time = "–" if cost is None else f"× {cost / results['costs'][BASE]:.2f}"
-        lines.append([f"`{name}`" if name not in BASELINES else name, *means, *told, time])
+        time = f"× {costs[name] / costs[BASE]:.2f}" if name in {*costs} - {*BASELINES} else "–"
+        lines.append([f"`{name}`", *means, *told, *[time] * bool(costs)])
     titles = [f"loss at {n:,}" + " (trained)" * (n == trained) for n in lengths(trained)]
-    tests = [f"against `{BASE}` at {int(n):,}" for n in results["tests"]]
-    return markdown_table(["encoding", *titles, *tests, "time of a step"], lines)
+    tests = [f"tested at {int(n):,}" for n in results["tests"]]
+    return markdown_table([kind, *titles, *tests, *["time of a step"] * bool(costs)], lines)
 
 
 def _average(values: Sequence[float]) -> float:
@@ -327,10 +345,11 @@ def readme(results: Facts) -> str:
                 "# Position encodings on real text, up to 8 times the trained length",
                 GENERATED,
                 f"Loss in nats on the last {SCORED} tokens of windows that end at the same places "
-                f"of {results['documents']} test documents; {format_count(results['seeds'], 'seed')}. "
-                f"The [design](design.md) was committed before the models were trained. p is "
-                f"corrected (Holm); *equal*: within ±{MARGIN} nats.",
-                table(results),
+                f"of {results['documents']} test documents; "
+                f"{format_count(results['seeds'], 'seed')}. The [design](design.md) was committed "
+                f"before the models were trained. Encodings are tested against `{BASE}`, and so "
+                f"are the two baselines; p is corrected (Holm); *equal*: within ±{MARGIN} nats.",
+                table(results, "encoding"),
                 *_passkey_parts(results),
                 shown("loss", picture_of(results)),
                 f"`{LOSSES}` has every model's loss by document and by position.",
@@ -377,6 +396,7 @@ def main() -> None:
     if options.action == "rate":
         print(best_rate(options.runs, options.encoding))
     elif options.action == "score":
+        import_encodings(str(ENCODINGS))
         score_all(options.runs, options.texts, options.out)
     else:
         models = trained_models(options.runs / "models")

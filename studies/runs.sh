@@ -6,10 +6,10 @@
 #   bash studies/runs.sh claims/layers  # units whose name begins with claims/layers
 #
 # PYTHON names the interpreter. COMMIT=1 commits each result. TRY=1 makes every unit tiny and stores it in runs/try.
-# The folder multi30k (or a link to it) has the corpus. AGAIN=1, together with a name, makes existing results again.
+# MULTI30K is a folder with the corpus; without it, it is downloaded. AGAIN=1, together with a name, makes existing results again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=${PYTHON:-python} wanted=${1:-}
+python=${PYTHON:-python} wanted=${1:-} multi30k=${MULTI30K:-multi30k}
 runs=runs results=results tiny=()
 if [[ ${TRY:-} == 1 ]]; then
   runs=runs/try results=runs/try/results
@@ -198,21 +198,18 @@ if [[ $wanted == reference* || -z $wanted ]]; then
   if [[ ${TRY:-} != 1 && reference/scores == "$wanted"* ]]; then
     "$python" studies/reference.py score "$runs/reference/models" manuals
     "$python" studies/reference.py judge "$runs/reference"
+    "$python" studies/reference_rules.py "$runs/reference/models/rotary" manuals
   fi
 fi
 
 # Wrong rotary code that is in circulation, in translation.
-if [[ ! -e multi30k && (-z $wanted || $wanted == faulty* || $wanted == multi30k*) ]]; then
-  echo "runs.sh: multi30k must be a folder with the corpus Multi30k, or a link to it" >&2
-  exit 2
-fi
 for encoding in rotary swapped_table mixed_pairing bfloat16_angles cosine_matrix; do
-  part faulty $encoding --import examples/faulty_rope.py --encodings $encoding --seeds 1,2,3 --preset multi30k-cpu --data multi30k
+  part faulty $encoding --import examples/faulty_rope.py --encodings $encoding --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k"
 done
 
 # Translation, each encoding with its own learning rate and length penalty.
 while read -r slug encoding; do
-  part multi30k-cpu "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data multi30k \
+  part multi30k-cpu "$slug" --encodings "$encoding" --seeds 1,2,3 --preset multi30k-cpu --data "$multi30k" \
     --sweep learning_rate=2e-3,4e-3,8e-3 --sweep length_penalty=0.6,1,1.4,1.8,2.2
   sharp=$results/sharpness/results.json
   if [[ -e $runs/multi30k-cpu/$slug/results.json ]] && ! grep -qF "\"$encoding\":" "$sharp" 2>/dev/null; then

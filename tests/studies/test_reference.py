@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from cells_here import compare_here
 from scripts import load_scripts
+from tiny_tasks import config_of
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build
@@ -16,7 +18,7 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.tokens import Tokens
 from ropewalk.model import LanguageModel, TransformerShape, initialize
 
-(reference,) = load_scripts("studies", "reference")
+reference, rules = load_scripts("studies", "reference", "reference_rules")
 ROOT = Path(__file__).parents[2]
 WORDS = "the kernel maps a page and the page has a lock that a task takes".split()  # noqa: SIM905
 
@@ -73,7 +75,7 @@ def test_a_document_counts_once(monkeypatch):
     monkeypatch.setattr(reference, "SCORED", 4)
     model, ids = language_model(), torch.randint(60, (3, 17))
     windows = reference.Windows(ids, torch.tensor([0, 0, 1]), ("a-x", "b-y"))
-    found = reference.score(model, windows, trained=2)
+    found = reference.score(lambda length: model, windows, trained=2)
     losses = reference.token_losses(model, ids)
     ends = losses[:, -4:].mean(1)
     wanted = [(ends[0] + ends[1]).item() / 2, ends[2].item()]
@@ -138,3 +140,22 @@ def test_the_rate_is_that_of_the_sweep():
     assert reference.best_rate(run, "rotary") == chosen
     with pytest.raises(SystemExit, match="RUN must have tried learning rates of rotary"):
         reference.best_rate(ROOT / "results" / "causal-lm", "rotary")
+
+
+def test_rules_are_scored_on_trained_models_and_after_more_training(texts, tmp_path, monkeypatch):
+    """Fails if a rule changes a model's weights, or is lost, or more training changes nothing."""
+    run = tmp_path / "run"
+    compare_here(config_of("causal-lm", encodings=("rotary",), seeds=(1, 2)), run)
+    monkeypatch.setattr(rules, "MORE", 1.0)
+    monkeypatch.setattr(rules, "SLOWER", 1.0)
+    losses = rules.score_rules(run, texts, tmp_path / "out")
+    ends = {name: by_seed["1"]["ends"] for name, by_seed in losses.models.items()}
+    assert list(ends) == [
+        name for rule in rules.RULES for name in (rule, rules.FURTHER.format(rule=rule))
+    ]
+    assert ends["DynamicNTK"]["8"] == ends["none"]["8"]
+    assert ends["Linear"]["8"] != ends["none"]["8"]
+    assert all(ends[rules.FURTHER.format(rule=rule)] != ends[rule] for rule in rules.RULES)
+    before = (tmp_path / "out" / "losses.json").read_bytes()
+    assert rules.score_rules(run, texts, tmp_path / "out").models == losses.models
+    assert (tmp_path / "out" / "losses.json").read_bytes() == before
