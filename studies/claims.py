@@ -1,145 +1,162 @@
-"""What articles claim about position encodings, checked against the committed results.
+"""What articles claim about position encodings, judged by the committed results.
 
-`python studies/claims.py` reads results/ and benchmarks/results/, and writes results/claims.md and
-results/claims/results.json; with `--check` it only reports whether they are up to date.
-`studies/runs.sh` trains the results that are still missing.
+`python studies/claims.py` reads results/ and benchmarks/results/, and writes results/claims.md,
+its picture and results/claims/results.json; with `--check` it only reports whether they are up to
+date. `studies/runs.sh` trains the results that are missing.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-import claims_compared as compared
-import claims_trained as trained
-import claims_vectors as vectors
-from claims_evidence import AGAINST, FOR, NEITHER, Evidence
-from claims_words import CLAIMS
+from claims_evidence import CONTRADICTED, INFINITE, OPEN, SUPPORTED, Claim, Measured
+from claims_table import CLAIMS, numbers
 from common import RESULTS, Facts
 
+from ropewalk.figures import Picture
+from ropewalk.figures.drawing import Scheme, plain, style
+from ropewalk.figures.picture import picture_html
 from ropewalk.files import readable_json, write_bytes
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 PAGE, FACTS = RESULTS / "claims.md", RESULTS / "claims" / "results.json"
-SUPPORTED, CONTRADICTED = "supported", "contradicted"
-NOT_SHOWN, NOT_TESTED = "not shown", "not tested here"
+STEM, FORM = "claims", "png"
+LOOKS = {SUPPORTED: (0, "o"), OPEN: (None, "D"), CONTRADICTED: (1, "X")}
+DIGITS = {"BLEU": 1, "nats": 3, "%": 1, "% of the steps": 0, "points": 1, "of a logit": 6}
+REACH = 1.05  # of a row to each side of what is claimed
 
 HEAD = """# Claims about position encodings, tested
 
 <!-- Written by studies/claims.py from the committed results. -->
 
-Each row compares a claim from articles with the results in this repository. The models are small:
-about 0.1 to 4 million parameters, each trained for seconds or minutes (one for 1 h 21
-min, which includes pauses) on a machine with two cores, on Multi30k, German–English phrases,
-generated stories and sequences. A large model may differ.
+Each claim of articles has one test, which alone makes the verdict. All tests here were chosen after
+their numbers were known (post hoc). Models are small: 0.1 to 4 million parameters, trained for
+seconds to minutes on two cores. A large model may differ.
 
-A claim is about all cases unless it says otherwise. So a row is
-
-- *contradicted* if at least one of its tests counts against it (marked −),
-- *supported* if every test counts for it (marked +),
-- *not shown* if no test counts against it and at least one decides nothing (marked ?),
-- *not tested here* if there is no measurement.
-
-Numbers without a mark are there for comparison and do not count.
-
-The column “rule” says what counts for a claim and what counts against it. A difference is shown if
-p < 0.05 after Holm's correction; the test resamples seeds and test items together
-([method](../src/ropewalk/lab/scoring/significance.py)). Parentheses contain the 95 % interval and
-p. If no difference is shown, they contain ±x: an observed difference above x would have been shown,
-if scores can differ that much (without ±x, no possible difference would, or each item has the same
-score with both). An interval
-is for one comparison alone, but p is corrected for the number of encodings of a result that are
-compared with the one named after “against”. So an interval can exclude 0 while no difference is
-shown, and p can differ from that on the linked page, where the pair may be tested the other way
-round or not at all. p is not corrected for the number of tests in a row, nor for the number of
-rows. As one test against a claim contradicts it, some *contradicted* verdicts may be due to
-chance. Numbers separated by · are single seeds.
+*Supported* or *contradicted*: the 95 % interval lies in the range that the claim's rule names.
+*Open*: it does not; more seeds may decide. Intervals are not corrected for the number of claims: of
+20 true claims, one may be contradicted by chance.
 """
-MARKS = {FOR: "+", AGAINST: "−", NEITHER: "?"}
-
-#: The function that collects the evidence of each claim in claims_words.py.
-EVIDENCE: dict[str, Callable[[], list[Evidence]]] = {
-    "translation": compared.translation,
-    "eight-percent": trained.eight_percent,
-    "faster-masked": trained.faster_masked,
-    "faster-linear": compared.faster_linear,
-    "sharper": trained.sharper,
-    "sharper-why": trained.sharper_why,
-    "bias-slow": lambda: trained.costs("train"),
-    "bias-cache": lambda: trained.costs("decode"),
-    "t5-any-length": trained.t5_any_length,
-    "decay-trained": trained.decay_trained,
-    "decay-rotation": vectors.decay_of_rotation,
-    "learned-sinusoidal": compared.learned_sinusoidal,
-    "near-far": vectors.near_and_far,
-    "integers-pre-norm": lambda: trained.integers_explode("pre"),
-    "integers-post-norm": lambda: trained.integers_explode("post"),
-    "bits-jumpy": lambda: vectors.steps_of_bits() + compared.bits(),
-    "positions-stay": trained.positions_stay,
-    "spoils-meaning": trained.spoils_meaning,
-    "values-unrotated": compared.values_unrotated,
-    "clip-harmless": compared.clip_harmless,
-    "every-layer": compared.every_layer,
-    "many-frequencies": compared.many_frequencies,
-    "linear-works": compared.linear_works,
-    "longer-contexts": lambda: trained.scales("rotary"),
-    "sizes": compared.sizes,
-}
 
 
-def verdict(evidence: Sequence[Evidence]) -> str:
-    """Return the verdict of the evidence: one test against a claim contradicts it."""
-    votes = {each.vote for each in evidence} - {None}
-    if not votes:
-        return NOT_TESTED
-    if AGAINST in votes:
-        return CONTRADICTED
-    return SUPPORTED if votes == {FOR} else NOT_SHOWN
+def judged() -> list[tuple[Claim, Measured, str]]:
+    """Return every claim with its number and verdict, from the results as they are now."""
+    found = []
+    for claim in CLAIMS:
+        measured = claim.measure()
+        found.append((claim, measured, claim.rule.verdict(measured)))
+    return found
 
 
-def collect() -> list[Facts]:
-    """Check every claim against the results as they are now."""
-    rows = []
-    for key, claim in CLAIMS.items():
-        evidence = EVIDENCE[key]()
-        facts = {"key": key, **claim._asdict(), "verdict": verdict(evidence)}
-        rows.append(facts | {"evidence": [each._asdict() for each in evidence]})
-    return rows
+def said(measured: Measured) -> str:
+    """Return the number and its interval as text."""
+    return numbers(measured, DIGITS.get(measured.unit, 2))
 
 
-def page(rows: Sequence[Facts]) -> str:
+def picture_of(rows: Sequence[tuple[Claim, Measured, str]]) -> Picture:
+    """Return a row for each claim: its interval, and the line of what is claimed."""
+
+    def draw(scheme: Scheme) -> Figure:
+        figure = scheme.blank(9.5, 0.8 + 0.33 * len(rows))
+        axes = figure.subplots()
+        narrow = scheme.widest < 9.5
+        for y, (claim, measured, verdict) in enumerate(rows):
+            place, marker = LOOKS[verdict]
+            color = scheme.quiet if place is None else style(place).color
+            value, low, high = _in_row(claim, measured)
+            axes.plot([low, high], [y, y], color=color, linewidth=2.5)
+            axes.plot([value], [y], marker, color=color, markersize=6)
+            told = verdict if narrow else f"{verdict}: {said(measured)}"
+            scheme.note(
+                axes, plain(told), xy=(REACH, y), xytext=(4, 0),
+                textcoords="offset points", va="center", annotation_clip=False,
+            )  # fmt: skip
+        axes.axvline(0, color=scheme.ink, linewidth=1)
+        titles = [f"{n}" if narrow else f"{n}  {c.says}" for n, (c, *_) in enumerate(rows, 1)]
+        axes.set_yticks(range(len(rows)), [plain(title) for title in titles])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(-REACH, REACH)
+        axes.set_xticks([-0.5, 0.5], ["against", "for"])
+        scheme.calm(axes)
+        axes.grid(visible=False, axis="x")
+        return figure
+
+    told = "; ".join(f"{claim.says} {verdict}: {said(m)}" for claim, m, verdict in rows)
+    data = {claim.key: [m.value, m.low, m.high] for claim, m, _ in rows}
+    return Picture(draw, f"Intervals beside what is claimed, a row for each claim. {told}.", data)
+
+
+def _in_row(claim: Claim, measured: Measured) -> tuple[float, float, float]:
+    """Return value and ends on a scale from -1 to 1: 0 is what is claimed, right is for it."""
+    bound, (low, high) = claim.rule.claimed, claim.rule.supports
+    ends = [each - bound for each in (measured.value, measured.low, measured.high)]
+    largest = max(abs(end) for end in ends) or 1.0
+    below = low == -INFINITE and high < INFINITE
+    two_sided = low > -INFINITE and high < INFINITE  # away from the claimed value is against it
+    sign = -1 if below or (two_sided and measured.value > bound) else 1
+    value, one, other = (sign * end / largest for end in ends)
+    return value, min(one, other), max(one, other)
+
+
+def page(rows: Sequence[tuple[Claim, Measured, str]]) -> str:
     """Return the page of these rows."""
-    lines = ["| | claim | source | verdict | rule | numbers | results |"]
-    lines.append("| --: | --- | --- | --- | --- | --- | --- |")
-    for number, row in enumerate(rows, start=1):
-        numbers = "<br>".join(map(_numbers, row["evidence"])) or "–"
-        links = dict.fromkeys(each["link"] for each in row["evidence"])
-        cells = [str(number), row["says"], row["source"], f"*{row['verdict']}*", row["test"]]
-        lines.append(
-            "| " + " | ".join([*cells, numbers, ", ".join(map(_link, links)) or "–"]) + " |"
-        )
-    counts = [
-        f"{sum(row['verdict'] == word for row in rows)} {word}"
-        for word in (SUPPORTED, CONTRADICTED, NOT_SHOWN, NOT_TESTED)
-    ]
-    made = (
+    counts = ", ".join(
+        f"{sum(verdict == word for *_, verdict in rows)} {word}"
+        for word in (SUPPORTED, CONTRADICTED, OPEN)
+    )
+    picture = picture_html(f"claims/{STEM}", FORM, picture_of(rows).alt, narrow=True)
+    parts = [
+        HEAD.rstrip(),
+        f"Of {len(rows)} claims: {counts}. The vertical line is what is claimed; to the right of "
+        "it is for the claim.",
+        picture,
+        *(_section(n, *row) for n, row in enumerate(rows, 1)),
         "```sh\npython studies/claims.py   # writes this page\n"
-        "bash studies/runs.sh      # trains what is missing in results\n```"
-    )
-    return (
-        f"{HEAD}\nOf {len(rows)} claims: {', '.join(counts)}.\n\n"
-        + "\n".join(lines)
-        + f"\n\n{made}\n"
-    )
+        "bash studies/runs.sh      # trains what is missing in results\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _numbers(evidence: Facts) -> str:
-    mark = "" if evidence["vote"] is None else f" {MARKS[evidence['vote']]}"
-    return f"{evidence['says']}{mark}"
+def _section(number: int, claim: Claim, measured: Measured, verdict: str) -> str:
+    further = "".join(f"\n- {sentence}" for sentence in claim.further())
+    return "\n\n".join(
+        [
+            f'<a id="{claim.key}"></a>\n\n## {number}. {claim.says}',
+            f"**{verdict.capitalize()}.** {claim.measured}: {said(measured)} "
+            f"({_link(measured.link)}).",
+            f"<details><summary>rule, source, further numbers</summary>\n\n"
+            f"- Rule: {claim.decides}{'; post hoc' if claim.post_hoc else ''}.\n"
+            f"- Source: {claim.source}.{further}\n\n</details>",
+        ]
+    )
 
 
 def _link(link: str) -> str:
     target = link if "." in link.rpartition("/")[2] else f"{link}/README.md"
     return f"[{link.removeprefix('../')}]({target})"
+
+
+def facts(rows: Sequence[tuple[Claim, Measured, str]]) -> Facts:
+    """Return what is on the page as JSON."""
+    return {
+        "claims": [
+            {
+                "key": claim.key,
+                "says": claim.says,
+                "source": claim.source,
+                "rule": claim.decides,
+                "post_hoc": claim.post_hoc,
+                **asdict(measured),
+                "verdict": verdict,
+            }
+            for claim, measured, verdict in rows
+        ]
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -149,8 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--check", action="store_true", help="write nothing; fail if the page is out of date"
     )
     options = parser.parse_args(arguments)
-    rows = collect()
-    written = {PAGE: page(rows), FACTS: readable_json({"claims": rows}) + "\n"}
+    rows = judged()
+    written = {PAGE: page(rows), FACTS: readable_json(facts(rows)) + "\n"}
     stale = [p for p, text in written.items() if not p.exists() or p.read_text("utf-8") != text]
     if options.check and stale:
         names = ", ".join(path.name for path in stale)
@@ -158,6 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for path in stale:
         write_bytes(path, written[path].encode())
         print(path)
+    if stale:
+        for name, content in picture_of(rows).both(STEM, FORM, narrow=True).items():
+            write_bytes(FACTS.parent / name, content)
 
 
 if __name__ == "__main__":

@@ -1,48 +1,114 @@
-"""How a claim is checked against committed results: the measurements, and how each one votes.
+"""How a claim is judged: one number with its interval, and the ranges that support or contradict.
 
-No number is stored here: each is read from the results, or computed, at every run.
+No number is stored here: each is read from the committed results, or computed, at every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
+import torch
 from common import RESULTS
 
-from ropewalk.lab.report.formats import (
-    format_count,
-    format_number,
-    format_p_value,
-)
 from ropewalk.lab.report.verdicts import tests_against
 from ropewalk.lab.results import EncodingResults, Results, Verdict, read_results
-from ropewalk.lab.scoring.significance import BETTER, EQUAL
 
-FOR, AGAINST, NEITHER = 1, -1, 0
-HARMLESS = "not worse"
-LEARNT = 50  # % exact: from here on a task counts as learned
+SUPPORTED, CONTRADICTED, OPEN = "supported", "contradicted", "open"
 BLEU, TEXT, MASKED = "multi30k-cpu", "causal-lm", "masked-lm"
-UNITS = {"bleu": "BLEU", "loss": "loss", "exact": "% exact"}
-DIGITS = {"bleu": 1, "loss": 3, "exact": 1}
+INFINITE = math.inf
+UNITS = {"bleu": "BLEU", "loss": "nats", "exact": "points"}
+
+Range = tuple[float, float]
 
 
-class Evidence(NamedTuple):
-    """A measurement in words, its vote on the claim, and its folder or file in results/.
+@dataclass(frozen=True)
+class Measured:
+    """A number with its 95 % interval; it is alone where nothing varies.
 
-    vote: None if it is there for comparison and decides nothing.
+    unit: written after it. link: the folder in results/, or the file, that it comes from. seeds: of
+    how many models or rounds; 0 if none were trained or timed.
     """
 
-    says: str
-    vote: int | None
+    value: float
+    low: float
+    high: float
+    unit: str
     link: str
+    seeds: int = 0
 
 
-def exists(folder: str) -> bool:
-    """Return whether a unit's results are committed."""
-    return (RESULTS / folder).exists()
+@dataclass(frozen=True)
+class Rule:
+    """The ranges of an interval that decide.
+
+    claimed: the value or bound that the claim is about. supports: the claim is supported if the
+    interval lies in it. contradicts: otherwise, it is contradicted if the interval lies in one.
+    """
+
+    claimed: float
+    supports: Range
+    contradicts: tuple[Range, ...]
+
+    def verdict(self, found: Measured) -> str:
+        """Return supported, contradicted or open."""
+        if _inside(found, self.supports):
+            return SUPPORTED
+        return CONTRADICTED if any(_inside(found, part) for part in self.contradicts) else OPEN
+
+
+def _inside(found: Measured, part: Range) -> bool:
+    return part[0] < found.low and found.high < part[1]
+
+
+def above(bound: float, margin: float = 0.0) -> Rule:
+    """Return the rule of a claim that a number is above a bound; near it is not above."""
+    return Rule(bound, (bound, INFINITE), ((-INFINITE, bound + margin),))
+
+
+def below(bound: float, margin: float = 0.0) -> Rule:
+    """Return the rule of a claim that a number is below a bound; near it is not below."""
+    return Rule(bound, (-INFINITE, bound), ((bound - margin, INFINITE),))
+
+
+def harmless(margin: float) -> Rule:
+    """Return the rule of a claim that something costs nothing that matters."""
+    return Rule(0.0, (-INFINITE, margin), ((0.0, INFINITE),))
+
+
+def alike(margin: float) -> Rule:
+    """Return the rule of a claim that two things do equally well."""
+    return Rule(0.0, (-margin, margin), ((-INFINITE, 0.0), (0.0, INFINITE)))
+
+
+def size(claimed: float, tolerance: float) -> Rule:
+    """Return the rule of a claim that a number has a size."""
+    near = (claimed - tolerance, claimed + tolerance)
+    return Rule(claimed, near, ((-INFINITE, claimed), (claimed, INFINITE)))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of articles, and the one test that judges it.
+
+    says: its sense, in the source's words. measured: what the number is, as the beginning of a
+    sentence. decides: when the claim is supported and contradicted, in words. further: sentences
+    with numbers that decide nothing. post_hoc: whether the test was chosen after its number was
+    known.
+    """
+
+    key: str
+    says: str
+    source: str
+    measured: str
+    decides: str
+    rule: Rule
+    measure: Callable[[], Measured]
+    further: Callable[[], Sequence[str]] = tuple
+    post_hoc: bool = True
 
 
 @cache
@@ -68,80 +134,40 @@ def tests_of(folder: str, other: str, split: str) -> dict[str, Verdict | None]:
     return dict(zip(names, tests_against(results, other, split), strict=True))
 
 
-def difference(folder: str, name: str, other: str, split: str) -> Verdict | None:
-    """Return the test of an encoding against another, or None if one of them has no score."""
-    return tests_of(folder, other, split)[name]
-
-
-def weighed(
-    folder: str, name: str, other: str, split: str, wanted: str, within: float | None = None
-) -> list[Evidence]:
-    """Compare a tested difference with what a claim wants: better, worse, not worse, or none.
-
-    within: if no difference is shown and the interval stays this close to 0, it supports a claim of
-    no difference, and contradicts a claim of a difference. A shown difference whose mean is this
-    close to 0 decides nothing about a claim of a difference.
-    """
-    if not exists(folder):
-        return []
-    found = difference(folder, name, other, split)
+def gain(folder: str, name: str, other: str, split: str = "x1") -> Measured:
+    """Return how much better an encoding is than another: a higher score, or a lower loss."""
+    found = tests_of(folder, other, split)[name]
     if found is None:
-        return []
-    small = within is not None and max(abs(found.low), abs(found.high)) <= within
-    shown = found.is_difference
-    if held(folder).tested_metric == "exact":  # two encodings that both fail show nothing
-        mean = row_of(folder, other).summary[split].spread("exact").mean
-        small = small and mean is not None and mean >= LEARNT
-    if wanted in (EQUAL, HARMLESS):
-        harmless = wanted == HARMLESS and found.verdict == BETTER
-        vote = FOR if harmless or (small and not shown) else AGAINST if shown else NEITHER
-    elif shown and within is not None and abs(found.difference) <= within:
-        vote = NEITHER
-    elif shown:
-        vote = FOR if found.verdict == wanted else AGAINST
-    else:
-        vote = AGAINST if small else NEITHER
-    return [Evidence(_said(folder, name, other, split, found, within), vote, folder)]
+        raise ValueError(f"{name} must have been tested against {other} on {folder}, {split}")
+    metric, seeds = held(folder).tested, len(row_of(folder, name).cells)
+    ends = (found.difference, found.low, found.high)
+    value, low, high = ends if metric.higher_is_better else (-ends[0], -ends[2], -ends[1])
+    return Measured(value, low, high, UNITS[metric.key], folder, seeds)
 
 
-def _said(
-    folder: str, name: str, other: str, split: str, found: Verdict, within: float | None
-) -> str:
-    metric = held(folder).tested_metric
-    digits, unit = DIGITS[metric], UNITS[metric]
-    gap, low, high = (
-        format_number(value, _digits(value, digits, within), signed=True)
-        for value in (found.difference, found.low, found.high)
-    )
-    seeds = format_count(len(row_of(folder, name).cells), "seed")
-    p = format_p_value(found.p_holm).replace("<", "&lt;")
-    equals = "" if p.startswith("&") else "= "
-    place = f"{folder.removeprefix('claims/')}, {split}"
-    return (
-        f"`{name}` {gap} {unit} against `{other}` on {place} "
-        f"({low} to {high}, p {equals}{p}, {seeds})"
-    )
+def loss_of(folder: str, name: str, other: str, split: str = "x1") -> Measured:
+    """Return how much worse an encoding is than another."""
+    found = gain(folder, name, other, split)
+    return Measured(-found.value, -found.high, -found.low, found.unit, found.link, found.seeds)
 
 
-def _digits(value: float, digits: int, limit: float | None) -> int:
-    """Return enough digits to show on which side of ±`limit` a value is."""
-    if limit is None:
-        return digits
-    while (abs(value) <= limit) != (round(abs(value), digits) <= limit):
-        digits += 1
-    return digits
+def over(values: Sequence[float], unit: str, link: str) -> Measured:
+    """Return the mean of some seeds or rounds, with the interval of Student's t."""
+    data = torch.tensor(values, dtype=torch.float64)
+    count, mean = len(values), float(data.mean())
+    half = _student(count - 1) * float(data.std()) / math.sqrt(count)
+    return Measured(mean, mean - half, mean + half, unit, link, count)
 
 
-def by_seed(values: Sequence[float], digits: int = 2) -> str:
-    """Return the values of the seeds as text."""
-    return " · ".join(format_number(value, digits) for value in values)
-
-
-def bounded(values: Sequence[float], at_least: float, at_most: float) -> int:
-    """Vote for if all values are at least `at_least`, against if all are at most `at_most`."""
-    if min(values) >= at_least:
-        return FOR
-    return AGAINST if max(values) <= at_most else NEITHER
+@cache
+def _student(freedom: int) -> float:
+    """Return the 97.5 % point of Student's t, by bisection of its distribution function."""
+    half = torch.tensor(0.5 * freedom, dtype=torch.float64)
+    scale = torch.exp(torch.lgamma(half + 0.5) - torch.lgamma(half)) / math.sqrt(freedom * math.pi)
+    grid = torch.linspace(0, 60, 600_001, dtype=torch.float64)
+    density = scale * (1 + grid.square() / freedom) ** (-0.5 * (freedom + 1))
+    mass = torch.cumulative_trapezoid(density, grid)
+    return float(grid[int((mass < 0.475).sum()) + 1])
 
 
 def in_results(link: str) -> Path:

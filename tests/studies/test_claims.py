@@ -1,13 +1,16 @@
 """The page of claims says what the committed results say.
 
-These fail if the page was edited by hand or is older than the results, if a row lacks a verdict,
-numbers or a working link, and if a verdict does not follow from its votes.
+These fail if the page was edited by hand or is older than the results, if a verdict does not follow
+from a claim's one number, if a rule can't reach each verdict, if a link is broken, or if a reader
+must read a long cell to find a verdict.
 """
 
 import re
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scripts import ROOT, load_scripts
 
 from ropewalk.encodings import Placement
@@ -15,141 +18,115 @@ from ropewalk.encodings.parsing import split_names
 from ropewalk.files import read_json
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.models import build_model
-from ropewalk.lab.results import Verdict
 
-claims, evidence, compared, vectors, words, integer_positions = load_scripts(
+claims, evidence, measures, table, integer_positions = load_scripts(
     "studies",
     "claims",
     "claims_evidence",
-    "claims_compared",
-    "claims_vectors",
-    "claims_words",
+    "claims_measures",
+    "claims_table",
     "integer_positions",
 )
 RESULTS = ROOT / "results"
-VERDICTS = {"supported", "contradicted", "not shown", "not tested here"}
-FOR, AGAINST, NEITHER = evidence.FOR, evidence.AGAINST, evidence.NEITHER
+VERDICTS = {"supported", "contradicted", "open"}
+RULES = [
+    evidence.above(0.0),
+    evidence.above(2.0, 0.5),
+    evidence.below(1.05),
+    evidence.harmless(0.01),
+    evidence.alike(1.0),
+    evidence.size(8.01, 1.0),
+]
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return claims.collect()
+    return claims.judged()
+
+
+def measured(value, half):
+    return evidence.Measured(value, value - half, value + half, "nats", "causal-lm", 3)
 
 
 @pytest.mark.slow
 def test_the_committed_page_is_what_the_results_say(rows, monkeypatch):
     assert (RESULTS / "claims.md").read_text("utf-8") == claims.page(rows)
-    monkeypatch.setattr(claims, "collect", lambda: rows)
+    monkeypatch.setattr(claims, "judged", lambda: rows)
     claims.main(["--check"])
 
 
 @pytest.mark.slow
-def test_every_claim_has_a_verdict_numbers_and_a_link(rows):
-    assert len(rows) >= 17
-    assert {row["key"] for row in rows} == claims.EVIDENCE.keys() == words.CLAIMS.keys()
-    for row in rows:
-        assert row["verdict"] in VERDICTS
-        assert row["source"]
-        assert row["test"]
-        assert (row["verdict"] == "not tested here") == (not row["evidence"]), row["key"]
-        for each in row["evidence"]:
-            assert re.search(r"\d", each["says"]), row["key"]
-            assert evidence.in_results(each["link"]).exists(), each["link"]
+def test_every_claim_has_a_section_a_verdict_and_a_link(rows):
+    page = claims.page(rows)
+    assert len({claim.key for claim, *_ in rows}) == len(rows)
+    for number, (claim, found, verdict) in enumerate(rows, 1):
+        assert verdict in VERDICTS
+        assert found.low <= found.value <= found.high
+        assert f"## {number}. {claim.says}" in page
+        assert f'<a id="{claim.key}"></a>' in page
+        assert evidence.in_results(found.link).exists(), found.link
+        assert claim.key in claims.picture_of(rows).data
+    assert all(len(line.split()) <= 60 for line in page.splitlines() if not line.startswith("  <"))
+    assert "|" not in page  # no table, so no cell is long
 
 
-@pytest.mark.parametrize(
-    ("votes", "verdict"),
-    [
-        ([], "not tested here"),
-        ([None], "not tested here"),
-        ([FOR, FOR, None], "supported"),
-        ([FOR, NEITHER], "not shown"),
-        ([FOR, NEITHER, AGAINST], "contradicted"),
-    ],
-)
-def test_a_verdict_follows_from_its_votes(votes, verdict):
-    assert claims.verdict([evidence.Evidence("1", vote, "x") for vote in votes]) == verdict
+@pytest.mark.parametrize("rule", RULES, ids=range(len(RULES)))
+def test_every_verdict_can_be_reached(rule):
+    """Fails if more evidence could never support, or never contradict, a claim."""
+    near = rule.claimed
+    found = {rule.verdict(measured(near + by, 1e-4)) for by in (-50, -0.05, 0.005, 0.7, 50)}
+    assert {"supported", "contradicted"} <= found
+    assert rule.verdict(measured(near, 100.0)) == "open"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "verdict", "low", "high", "vote"),
-    [
-        ("better", "better", 0.1, 0.3, FOR),
-        ("better", "worse", -0.3, -0.1, AGAINST),
-        ("better", "open", -0.1, 0.3, NEITHER),
-        ("better", "equal", -0.001, 0.002, AGAINST),
-        ("equal", "better", 0.1, 0.3, AGAINST),
-        ("equal", "equal", -0.001, 0.002, FOR),
-        ("equal", "open", -0.1, 0.002, NEITHER),
-        ("not worse", "better", 0.1, 0.3, FOR),
-        ("not worse", "worse", -0.3, -0.1, AGAINST),
-        ("not worse", "open", -0.1, 0.3, NEITHER),
-    ],
-)
-def test_a_difference_votes_by_its_direction(monkeypatch, wanted, verdict, low, high, vote):
-    numbers = {"difference": (low + high) / 2, "low": low, "high": high, "p": 0.5, "p_holm": 0.5}
-    found = Verdict(**numbers, verdict=verdict, margin=0.01)
-    monkeypatch.setattr(evidence, "difference", lambda *names: found)
-    (each,) = evidence.weighed("causal-lm", "rotary", "sinusoidal", "x1", wanted, within=0.01)
-    assert each.vote == vote
+@given(st.sampled_from(RULES), st.floats(-20, 20), st.floats(1e-6, 9), st.floats(0.01, 1))
+def test_more_evidence_does_not_turn_a_verdict_into_its_opposite(rule, value, half, share):
+    """Fails if an interval inside another one is judged the other way round."""
+    wide, narrow = (rule.verdict(measured(value, each)) for each in (half, share * half))
+    if wide == "supported":
+        assert narrow == "supported"
+    if wide == "contradicted":  # what is shown, but small, may turn out to be harmless
+        assert narrow != "open"
 
 
-def test_what_has_not_been_trained_has_no_evidence():
-    assert evidence.weighed("claims/no-such-unit", "rotary", "none", "x1", "better") == []
+@pytest.mark.parametrize(("freedom", "wanted"), [(2, 4.3027), (4, 2.7764), (9, 2.2622)])
+def test_intervals_of_seeds_are_those_of_student(freedom, wanted):
+    assert evidence._student(freedom) == pytest.approx(wanted, abs=2e-4)
+    found = evidence.over([1.0, 2.0, 3.0], "nats", "causal-lm")
+    assert found.high - found.value == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
 
 
-def test_a_difference_that_was_not_tested_is_tested_now():
-    """Fails if the test of the other against the first is used, or its sign is inverted."""
-    one = evidence.difference("performer", "rotary", "none", "x1")
-    other = evidence.difference("performer", "none", "rotary", "x1")
-    assert one.difference == pytest.approx(-other.difference)
-    assert one.difference < 0
+def test_a_loss_is_the_opposite_of_a_gain():
+    one = evidence.gain("performer", "rotary", "none")
+    other = evidence.gain("performer", "none", "rotary")
+    assert one.value == pytest.approx(-other.value)
+    assert one.value > 0
+    lost = evidence.loss_of("performer", "rotary", "none")
+    assert (lost.value, lost.low, lost.high) == (-one.value, -one.high, -one.low)
 
 
-def test_scores_without_training_are_those_of_the_formula():
-    torch.manual_seed(0)
-    q, k = torch.randn(2, 3, 8).unbind()
-    scores = vectors.rotated_scores(q, k)
-    for distance in (0, 1, 200):
-        for pair in range(3):
-            expected = 0.0
-            for i in range(4):
-                angle = torch.tensor(distance * 10_000 ** (-2 * i / 8), dtype=torch.float64)
-                a, b = q[pair, i], q[pair, i + 4]
-                expected += (a * angle.cos() - b * angle.sin()) * k[pair, i]
-                expected += (a * angle.sin() + b * angle.cos()) * k[pair, i + 4]
-            assert float(scores[pair, distance]) == pytest.approx(
-                float(expected) / 8**0.5, abs=1e-4
-            )
-    facts = vectors.decay_facts()
-    assert facts["peak"] == vectors.ASKED
-    assert facts["chosen"] < 0
+def test_the_bound_is_roformers():
+    """The mean of |S_j| at distances 1, 32 and 256 for 128 dimensions; at 0 it is (R + 1) / 2."""
+    bounds = [round(measures.bound_of_scores(n), 1) for n in (1, 32, 256)]
+    assert bounds == [31.5, 13.4, 6.5]
+    assert measures.bound_of_scores(0) == pytest.approx(32.5)
+    assert measures.farthest_peak() == 200
 
 
-@pytest.mark.parametrize(
-    ("value", "said"), [(0.0100035, "+0.010004"), (-0.0079, "−0.008"), (0.02, "+0.020")]
-)
-def test_a_bound_shows_on_which_side_of_the_limit_it_is(value, said):
-    digits = evidence._digits(value, 3, 0.01)
-    assert evidence.format_number(value, digits, signed=True) == said
+def test_cached_logits_are_those_of_the_full_pass():
+    assert measures.cached_differs().high < 1e-4
 
 
-def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs(monkeypatch):
+def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs():
     """Fails if evidence is looked up by a run name or an encoding that does not exist."""
     script = (ROOT / "studies" / "runs.sh").read_text("utf-8")
     listed = dict(re.findall(r'^unit (\S+) .*--encodings "?([^"\n ]+)', script, flags=re.MULTILINE))
-    asked = []
-    monkeypatch.setattr(compared, "exists", lambda unit: False)
-    monkeypatch.setattr(compared, "weighed", lambda *names: asked.append(names) or [])
-    for gather in (compared.values_unrotated, compared.clip_harmless, compared.every_layer):
-        gather()
-    compared.many_frequencies()
-    units = [names for names in asked if names[0].startswith("claims/")]
-    assert len({unit for unit, *_ in units}) == 8
-    for unit, name, other, *_ in units:
-        encodings = split_names(listed[unit])
-        assert {name, other} <= set(encodings), unit
-    assert {"claims/sizes-small", "claims/sizes-large"} <= listed.keys()
+    source = (ROOT / "studies" / "claims_table.py").read_text("utf-8")
+    asked = re.findall(r'"(claims/[\w-]+)", "([^"]+)", "([^"]+)"', source)
+    assert len({unit for unit, *_ in asked}) >= 6
+    for unit, name, other in asked:
+        assert {name, other} <= set(split_names(listed[unit])), unit
+    assert {unit for unit in measures.SIZES if unit.startswith("claims/")} <= listed.keys()
 
 
 class TestPostNorm:
