@@ -24,9 +24,11 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 def headings(page: Path) -> set[str]:
-    """Return the anchors that GitHub makes of a page's headings."""
-    lines = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in lines}
+    """Return the anchors of a page: its own, and those that GitHub makes of its headings."""
+    text = page.read_text("utf-8")
+    lines = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in lines}
+    return made | set(re.findall(r'<a id="([\w-]+)">', text))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
