@@ -39,8 +39,11 @@ their numbers were known (post hoc). Models are small: 0.1 to 4 million paramete
 seconds to minutes on two cores. A large model may differ.
 
 *Supported* or *contradicted*: the 95 % interval lies in the range that the claim's rule names.
-*Open*: it does not; more seeds may decide. Intervals are not corrected for the number of claims: of
-20 true claims, one may be contradicted by chance.
+*Open*: it does not; more seeds may decide. A difference that is shown, but lies within the margin,
+contradicts a claim of a difference. Intervals of gains and losses are those of the test over seeds
+and items, for this one comparison; the linked page corrects for all encodings there, and so can
+call the same difference open. The other intervals are Student's t over seeds or rounds. As tests
+were chosen late, some verdicts are luck: numbers that disagree stand below each claim.
 """
 
 

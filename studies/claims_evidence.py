@@ -45,19 +45,22 @@ class Measured:
 class Rule:
     """The ranges of an interval that decide.
 
-    claimed: the value or bound that the claim is about. supports: the claim is supported if the
-    interval lies in it. contradicts: otherwise, it is contradicted if the interval lies in one.
+    claimed: the value or bound that the claim is about. supports, contradicts: where the interval
+    must lie. both: the verdict if it lies in both, since what is shown is within the margin.
     """
 
     claimed: float
     supports: Range
     contradicts: tuple[Range, ...]
+    both: str = CONTRADICTED
 
     def verdict(self, found: Measured) -> str:
         """Return supported, contradicted or open."""
-        if _inside(found, self.supports):
-            return SUPPORTED
-        return CONTRADICTED if any(_inside(found, part) for part in self.contradicts) else OPEN
+        supported = _inside(found, self.supports)
+        contradicted = any(_inside(found, part) for part in self.contradicts)
+        if supported and contradicted:
+            return self.both
+        return SUPPORTED if supported else CONTRADICTED if contradicted else OPEN
 
 
 def _inside(found: Measured, part: Range) -> bool:
@@ -76,18 +79,18 @@ def below(bound: float, margin: float = 0.0) -> Rule:
 
 def harmless(margin: float) -> Rule:
     """Return the rule of a claim that something costs nothing that matters."""
-    return Rule(0.0, (-INFINITE, margin), ((0.0, INFINITE),))
+    return Rule(0.0, (-INFINITE, margin), ((0.0, INFINITE),), SUPPORTED)
 
 
 def alike(margin: float) -> Rule:
     """Return the rule of a claim that two things do equally well."""
-    return Rule(0.0, (-margin, margin), ((-INFINITE, 0.0), (0.0, INFINITE)))
+    return Rule(0.0, (-margin, margin), ((-INFINITE, 0.0), (0.0, INFINITE)), SUPPORTED)
 
 
 def size(claimed: float, tolerance: float) -> Rule:
     """Return the rule of a claim that a number has a size."""
     near = (claimed - tolerance, claimed + tolerance)
-    return Rule(claimed, near, ((-INFINITE, claimed), (claimed, INFINITE)))
+    return Rule(claimed, near, ((-INFINITE, claimed), (claimed, INFINITE)), SUPPORTED)
 
 
 @dataclass(frozen=True)

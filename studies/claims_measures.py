@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import torch
-from claims_evidence import BLEU, MASKED, TEXT, Measured, gain, held, over, row_of
+from claims_evidence import BLEU, MASKED, TEXT, Measured, gain, held, loss_of, over, row_of
 from common import RESULTS, Facts
 from rotary_parts_report import decay
 
@@ -136,12 +136,14 @@ def order_without_positions() -> Measured:
     return over([cell["position_left"][-1] for cell in _cells("none")], "of R²", PARTS)
 
 
-def tokens_lost() -> Measured:
-    """Return how many fewer tokens are still themselves after the first layer with sinusoids."""
+def tokens_lost(layer: int) -> Measured:
+    """Return how many fewer vectors are nearest to their own token with sinusoids, by layer."""
     unit = "claims/token-left"
     cells = read_summary(RESULTS / unit / "results.json")["encodings"]
     pairs = zip(cells["rotary"], cells["sinusoidal"], strict=True)
-    return over([100 * (a["token_left"][1] - b["token_left"][1]) for a, b in pairs], "points", unit)
+    return over(
+        [100 * (a["token_left"][layer] - b["token_left"][layer]) for a, b in pairs], "points", unit
+    )
 
 
 def spread_of_seeds() -> Measured:
@@ -165,6 +167,24 @@ def gain_on_tasks(name: str, other: str, split: str = "x2") -> Measured:
             one, two = (x for x in scores if x is not None)
             gaps.setdefault(a.seed, []).append(one - two)
     return over([sum(each) / len(each) for each in gaps.values()], "points", "generated")
+
+
+def gain_over_best(name: str) -> Measured:
+    """Return the gain of an encoding over the best of all others on generated tasks."""
+    names = [row.name for row in held("generated/copy").encodings if row.name != name]
+    known = [n for n in names if all(_answers(task, n) for task in SEQUENCE_TASKS)]
+    return min((gain_on_tasks(name, other) for other in known), key=lambda each: each.value)
+
+
+def _answers(task: str, name: str) -> bool:
+    return row_of(f"generated/{task}", name).summary["x2"].spread("exact").mean is not None
+
+
+def least_single_frequency() -> Measured:
+    """Return how much worse the best single frequency is than many."""
+    unit = "claims/frequencies-causal"
+    names = [row.name for row in held(unit).encodings if row.name != "rotary"]
+    return min((loss_of(unit, name, "rotary") for name in names), key=lambda each: each.value)
 
 
 def smallest_gain() -> Measured:

@@ -32,7 +32,7 @@ from ropewalk.lab.data.textfiles import read_text
 from ropewalk.lab.models import load_model
 from ropewalk.lab.report.formats import format_count, format_number, format_p_value
 from ropewalk.lab.results import Results, read_results
-from ropewalk.lab.scoring.significance import compare_with
+from ropewalk.lab.scoring.significance import Versus, compare_with, holm, verdict
 from ropewalk.lab.tasks.generated import SEED
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import commit, versions
@@ -227,6 +227,20 @@ def _mean(sums: Tensor) -> Tensor:
     return sums[..., 0] / sums[..., 1]
 
 
+def _ends(losses: Losses, name: str, length: int, seeds: Sequence[str]) -> Tensor:
+    """Return the statistics (seeds, documents, 2) of windows of a length: losses, and a count."""
+    cells = [losses.models[name][seed]["ends"][str(length)] for seed in seeds]
+    values = torch.tensor(cells, dtype=torch.float64)
+    return torch.stack([values, torch.ones_like(values)], -1)
+
+
+def _tests(losses: Losses, systems: Sequence[Tensor]) -> list[Versus | None]:
+    """Test systems against the first; documents are drawn within their manual."""
+    manuals = [name.partition("-")[0] for name in losses.documents]
+    strata = torch.tensor([sorted(set(manuals)).index(manual) for manual in manuals])
+    return compare_with(0, systems, _mean, margin=MARGIN, higher_is_better=False, strata=strata)
+
+
 def compare(losses: Losses, groups: Sequence[Sequence[str]]) -> Facts:
     """Return the means of models and their tests, in each group against its first name.
 
@@ -234,41 +248,57 @@ def compare(losses: Losses, groups: Sequence[Sequence[str]]) -> Facts:
     """
     seeds = sorted(losses.models[groups[0][0]])
     known = [[n for n in group if set(seeds) <= set(losses.models.get(n, {}))] for group in groups]
-    manuals = [name.partition("-")[0] for name in losses.documents]
-    strata = torch.tensor([sorted(set(manuals)).index(manual) for manual in manuals])
-
-    def of(name: str, length: int) -> Tensor:
-        cells = [losses.models[name][seed]["ends"][str(length)] for seed in seeds]
-        values = torch.tensor(cells, dtype=torch.float64)
-        return torch.stack([values, torch.ones_like(values)], -1)
-
     tests: Facts = {}
     for length in (multiple * losses.trained for multiple in TESTED):
         tests[str(length)] = {}
         for group in known:
-            found = compare_with(
-                0, [of(name, length) for name in group], _mean, margin=MARGIN,
-                higher_is_better=False, strata=strata,
-            )  # fmt: skip
-            for name, test in zip(group, found, strict=True):
-                if test is not None:
-                    tests[str(length)][name] = vars(test)
+            found = _tests(losses, [_ends(losses, name, length, seeds) for name in group])
+            tests[str(length)] |= {
+                name: vars(test) for name, test in zip(group, found, strict=True) if test
+            }
     return {
         "seeds": len(seeds),
         "trained": losses.trained,
-        "documents": len(manuals),
+        "documents": len(losses.documents),
         "rows": {
-            name: {str(n): of(name, n)[..., 0].mean(1).tolist() for n in lengths(losses.trained)}
+            name: {
+                str(n): _ends(losses, name, n, seeds)[..., 0].mean(1).tolist()
+                for n in lengths(losses.trained)
+            }
             for name in dict.fromkeys(name for group in known for name in group)
         },
         "tests": tests,
     }
 
 
+def context_tests(losses: Losses, names: Sequence[str]) -> Facts:
+    """Return, for each encoding, the test of its losses at the longest length against the trained.
+
+    It is better if the model still uses its context.
+    """
+    near, far = (multiple * losses.trained for multiple in TESTED)
+    found = {}
+    for name in names:
+        seeds = sorted(losses.models[name])
+        tests = _tests(losses, [_ends(losses, name, n, seeds) for n in (near, far)])
+        if (test := tests[1]) is not None:
+            found[name] = test
+    return {
+        name: vars(test) | {
+            "p_holm": p, "verdict": verdict(test, p, MARGIN, higher_is_better=False)
+        }
+        for (name, test), p in zip(
+            found.items(), holm([test.p for test in found.values()]), strict=True
+        )
+    }  # fmt: skip
+
+
 def judge(losses: Losses, runs: Mapping[str, Results]) -> Facts:
     """Return the tests and means of all encodings; the baselines are tested apart from them."""
     encodings = [BASE, *sorted(set(losses.models) - {BASE, *BASELINES})]
-    return compare(losses, [encodings, [BASE, *BASELINES]]) | {
+    found = compare(losses, [encodings, [BASE, *BASELINES]])
+    return found | {
+        "context": context_tests(losses, [name for name in encodings if name in found["rows"]]),
         "rates": {name: results.config.learning_rate for name, results in runs.items()},
         "costs": {name: _step_seconds(results) for name, results in runs.items()},
     }
@@ -350,6 +380,9 @@ def readme(results: Facts) -> str:
                 f"before the models were trained. Encodings are tested against `{BASE}`, and so "
                 f"are the two baselines; p is corrected (Holm); *equal*: within ±{MARGIN} nats.",
                 table(results, "encoding"),
+                "Does the loss still fall from the trained length to the longest one? "
+                + "; ".join(f"`{name}` {_told(test)}" for name, test in results["context"].items())
+                + ".",
                 *_passkey_parts(results),
                 shown("loss", picture_of(results)),
                 f"`{LOSSES}` has every model's loss by document and by position.",

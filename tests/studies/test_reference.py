@@ -124,6 +124,20 @@ def test_verdicts_are_those_of_the_differences(monkeypatch):
     assert page.count(": worse |") == 2
 
 
+def test_context_is_used_where_the_loss_falls():
+    losses = losses_of({"rotary": 0.0, "alibi": 0.0})
+    for held in losses.models["alibi"].values():
+        held["ends"]["2048"] = [loss - 0.1 for loss in held["ends"]["256"]]
+    for held in losses.models["rotary"].values():
+        held["ends"]["2048"] = held["ends"]["256"]
+    found = reference.context_tests(losses, ["rotary", "alibi"])
+    assert {name: test["verdict"] for name, test in found.items()} == {
+        "rotary": "equal",
+        "alibi": "better",
+    }
+    assert found["alibi"]["difference"] == pytest.approx(-0.1)
+
+
 def test_a_passkey_is_counted_by_its_depth():
     """The published models answer some: each split's mean is that of its thirds together."""
     results = read_results(ROOT / "results" / "generated" / "passkey")
