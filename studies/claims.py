@@ -39,8 +39,8 @@ their numbers were known (post hoc). Models are small: 0.1 to 4 million paramete
 seconds to minutes on two cores. A large model may differ.
 
 *Supported* or *contradicted*: the 95 % interval lies in the range that the claim's rule names.
-*Open*: it does not; more seeds may decide. A difference that is shown, but lies within the margin,
-contradicts a claim of a difference. Intervals of gains and losses are those of the test over seeds
+*Open*: it does not; more seeds may decide. A margin is the largest difference that does not matter;
+a difference whose interval lies within it contradicts a claim of a difference. Intervals of gains and losses are those of the test over seeds
 and items, for this one comparison; the linked page corrects for all encodings there, and so can
 call the same difference open. The other intervals are Student's t over seeds or rounds. As tests
 were chosen late, some verdicts are luck: numbers that disagree stand below each claim.
@@ -115,8 +115,9 @@ def page(rows: Sequence[tuple[Claim, Measured, str]]) -> str:
     picture = picture_html(f"claims/{STEM}", FORM, picture_of(rows).alt, narrow=True)
     parts = [
         HEAD.rstrip(),
-        f"Of {len(rows)} claims: {counts}. The vertical line is what is claimed; to the right of "
-        "it is for the claim.",
+        f"Of {len(rows)} claims: {counts}. The vertical line is the bound that a claim's rule "
+        "names, such as no difference; to the right of it is for the claim. Each row has a scale "
+        "of its own. What is to the right and yet contradicted lies within the margin.",
         picture,
         *(_section(n, *row) for n, row in enumerate(rows, 1)),
         "```sh\npython studies/claims.py   # writes this page\n"
