@@ -40,10 +40,11 @@ seconds to minutes on two cores. A large model may differ.
 
 *Supported* or *contradicted*: the 95 % interval lies in the range that the claim's rule names.
 *Open*: it does not; more seeds may decide. A margin is the largest difference that does not matter;
-a difference whose interval lies within it contradicts a claim of a difference. Intervals of gains and losses are those of the test over seeds
-and items, for this one comparison; the linked page corrects for all encodings there, and so can
-call the same difference open. The other intervals are Student's t over seeds or rounds. As tests
-were chosen late, some verdicts are luck: numbers that disagree stand below each claim.
+a difference whose interval lies within it contradicts a claim of a difference. Intervals of gains
+and losses are those of the test over seeds and items, for this one comparison; the linked page
+corrects for all encodings there, and so can call the same difference open. The other intervals are
+Student's t over seeds or rounds. As tests were chosen late, some verdicts are luck: numbers that
+disagree stand below each claim.
 """
 
 
@@ -67,6 +68,7 @@ def picture_of(rows: Sequence[tuple[Claim, Measured, str]]) -> Picture:
     def draw(scheme: Scheme) -> Figure:
         figure = scheme.blank(9.5, 0.8 + 0.33 * len(rows))
         axes = figure.subplots()
+        axes.set_facecolor(scheme.page)
         narrow = scheme.widest < 9.5
         for y, (claim, measured, verdict) in enumerate(rows):
             place, marker = LOOKS[verdict]

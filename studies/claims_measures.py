@@ -68,7 +68,8 @@ def perplexity_ratio(name: str) -> Measured:
     logs = [b - a for a, b in zip(near, far, strict=True) if a is not None and b is not None]
     found = over(logs, "", TEXT)
     ends = (math.exp(each) for each in (found.value, found.low, found.high))
-    return Measured(*ends, "× its perplexity at the trained length", TEXT, found.seeds)
+    unit = f"× its perplexity at {held(TEXT).config.train_length} tokens"
+    return Measured(*ends, unit, TEXT, found.seeds)
 
 
 def _cells(name: str) -> list[Facts]:
