@@ -1,9 +1,9 @@
-"""Whether integers as positions make training explode, with norms before and after each part.
+"""Whether integers as positions make training explode, with three kinds of norms.
 
 `python studies/integer_positions.py runs/integer-positions` trains small causal language models
-that add the position itself, a share of it, or sinusoids: with the lab's layers (pre-norm) and with
-those of Vaswani et al. 2017 (post-norm). It resumes an interrupted run, and writes
-results/claims/integer-positions with a README made of the numbers.
+that add the position itself, a share of it, or sinusoids: with the lab's layers (pre-norm), with
+those of Vaswani et al. 2017 (post-norm), and with RMSNorm in the lab's layers. It resumes an
+interrupted run, and writes results/claims/integer-positions with a README made of the numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common import GENERATED, RESULTS, Facts, markdown_table, write_study
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from ropewalk.encodings import Placement
 from ropewalk.lab.config import Config
@@ -29,7 +30,7 @@ from ropewalk.model.transformer import SelfAttentionLayer
 
 FOLDER = RESULTS / "claims" / "integer-positions"
 ENCODINGS = ("sinusoidal", "integer", "integer(length=512)", "none")
-NORMS = ("pre", "post")
+NORMS = {"pre": "pre-norm", "post": "post-norm", "rms": "pre-norm, RMSNorm"}
 
 
 class PostNormLayer(SelfAttentionLayer):
@@ -67,6 +68,21 @@ def make_post_norm(model: LanguageModel) -> None:
         layer.__class__ = PostNormLayer
 
 
+class RMSNorm(nn.LayerNorm):
+    """A norm that divides by the root of the mean square, and keeps LayerNorm's parameters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x of any shape `(…, width)` with a mean square of 1, times weight, plus bias."""
+        return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps) + self.bias
+
+
+def make_rms_norm(model: LanguageModel) -> None:
+    """Replace what each norm of a model computes; the parameters do not change."""
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.__class__ = RMSNorm
+
+
 def train_cell(task: Task, norm: str, encoding: str, seed: int, folder: Path) -> Facts:
     """Train one model, or resume its training, and return the sizes of its gradients."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,6 +90,8 @@ def train_cell(task: Task, norm: str, encoding: str, seed: int, folder: Path) ->
     assert isinstance(trainer.model, LanguageModel)
     if norm == "post":
         make_post_norm(trainer.model)
+    if norm == "rms":
+        make_rms_norm(trainer.model)
     record = trainer.run()
     return facts_of(record, seed)
 
@@ -93,7 +111,7 @@ def facts_of(record: Record, seed: int) -> Facts:
 
 
 def study(config: Config, run: Path) -> Facts:
-    """Train every encoding with both positions of the norm and every seed."""
+    """Train every encoding with every kind of norm and every seed."""
     task = prepare(config, run)
     cells: dict[str, dict[str, list[Facts]]] = {}
     for norm in NORMS:
@@ -117,16 +135,17 @@ def readme(results: Facts) -> str:
                 for key, digits in (("first", 2), ("largest", 2), ("validation_loss", 3))
             ]
             ended = sum(cell["status"] == "finished" for cell in cells)
-            rows.append([f"{norm}-norm, `{encoding}`", *means, f"{ended} of {len(cells)}"])
+            rows.append([f"{NORMS[norm]}, `{encoding}`", *means, f"{ended} of {len(cells)}"])
     parts = [
-        "# Integers as positions, with norms before and after each part",
+        "# Integers as positions, with three kinds of norms",
         GENERATED,
         f"Models of {config['layers']} layers, width {config['width']}, trained to predict the "
         f"next token in windows of {config['train_length']} tokens ({config['data']}), seeds "
         f"{', '.join(map(str, config['seeds']))}. Norm of the full gradient before clipping, at "
         "the first step and the largest; final validation loss; means of seeds, and below them "
         "each seed. Pre-norm "
-        "normalizes what a part reads, post-norm (Vaswani et al. 2017) the sum after it.",
+        "normalizes what a part reads, post-norm (Vaswani et al. 2017) the sum after it. LayerNorm "
+        "removes the constant that an integer adds to all channels, RMSNorm does not.",
         markdown_table(["", "first step", "largest", "validation loss", "finished"], rows),
         f"```sh\n{results['command']}\n```",
     ]
@@ -150,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_intermixed_args(arguments)
-    settings: Facts = {"task": "causal-lm", "encodings": ENCODINGS, "seeds": (1, 2, 3)}
+    settings: Facts = {"task": "causal-lm", "encodings": ENCODINGS, "seeds": (1, 2, 3, 4, 5)}
     settings |= {"examples": 1000, "length_multiples": (1,)}
     for name, _, value in (each.partition("=") for each in options.settings):
         settings[name] = read_value(value)
