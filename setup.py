@@ -1,6 +1,7 @@
 """The C extensions and the folder conformance/; pyproject.toml has all else."""
 
 import sys
+import sysconfig
 from glob import glob
 from pathlib import Path
 from shutil import copytree, ignore_patterns
@@ -24,7 +25,7 @@ def extension(module: str, flags: list[str]) -> Extension:
         depends=HEADERS,
         extra_compile_args=[*FLAGS, *flags],
         extra_link_args=LIBRARIES,
-        py_limited_api=True,
+        py_limited_api=bool(ABI),
         optional=True,  # without a compiler the same is computed in torch
     )
 
@@ -40,8 +41,12 @@ class WithConformance(build_py):
             copytree("conformance", home, ignore=ignore_patterns("__pycache__"), dirs_exist_ok=True)
 
 
+# One wheel for all versions of Python from here on; without the GIL, Python has no stable ABI.
+ABI = {} if sysconfig.get_config_var("Py_GIL_DISABLED") else {"py_limited_api": "cp311"}
+
 setup(
     cmdclass={"build_py": WithConformance},
+    options={"bdist_wheel": ABI},
     ext_modules=[
         extension("ropewalk.rotary.kernels._rotate", AS_TORCH),
         extension("ropewalk.model._attend", ["-ffp-contract=fast"]),

@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../rotary/kernels/_instructions.h"
 #include "../rotary/kernels/_team.h"
 #include "../rotary/kernels/_tensor.h"
 
@@ -55,18 +56,15 @@ typedef void (*Attend)(const Work *, int64_t first, int64_t last);
 #define LANES 4
 #include "_attend_loops.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define HAS_SETS 1
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#ifdef HAS_SETS
+FOR_INSTRUCTIONS("avx2,fma")
 #define SET avx2
 #define LANES 8
 #include "_attend_loops.h"
-#pragma GCC pop_options
+END_INSTRUCTIONS
 #endif
 
-/* Sets of instructions; each includes those before it. Vectors of AVX-512 gain nothing: they take more
- * shuffles for as many keys. */
+/* Vectors of AVX-512 gain nothing: they take more shuffles for as many keys. */
 static const struct {
     const char *name;
     Attend attend;
@@ -76,16 +74,6 @@ static const struct {
     {"avx2", attend_avx2},
 #endif
 };
-
-/* The last of SETS that the processor has. */
-static int best_set(void) {
-#ifdef HAS_SETS
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    return 1;
-#endif
-    return 0;
-}
 
 static Attend attend = attend_portable;
 

@@ -23,22 +23,19 @@ typedef int32_t OF_SET(Ints) __attribute__((vector_size(4 * LANES), aligned(4), 
 #endif
 
 #ifdef __clang__
-#define MIXED(a, b, lanes) __extension__({ \
-    FLOATS mixed; INTS chosen = lanes; \
-    for (int i = 0; i < LANES; i++) mixed[i] = chosen[i] < LANES ? (a)[chosen[i]] : (b)[chosen[i] - LANES]; \
-    mixed; })
+#define MIXED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define MIXED(a, b, lanes) __builtin_shuffle(a, b, lanes)
+#define MIXED(a, b, ...) __builtin_shuffle(a, b, (INTS){__VA_ARGS__})
 #endif
 
 #if LANES == 4
-#define LOWER (INTS){0, 4, 1, 5}
-#define UPPER (INTS){2, 6, 3, 7}
+#define LOWER 0, 4, 1, 5
+#define UPPER 2, 6, 3, 7
 #else /* within 128 bits, which AVX2 shuffles fastest */
-#define LOWER (INTS){0, 8, 1, 9, 4, 12, 5, 13}
-#define UPPER (INTS){2, 10, 3, 11, 6, 14, 7, 15}
-#define FIRST_HALVES (INTS){0, 1, 2, 3, 8, 9, 10, 11}
-#define SECOND_HALVES (INTS){4, 5, 6, 7, 12, 13, 14, 15}
+#define LOWER 0, 8, 1, 9, 4, 12, 5, 13
+#define UPPER 2, 10, 3, 11, 6, 14, 7, 15
+#define FIRST_HALVES 0, 1, 2, 3, 8, 9, 10, 11
+#define SECOND_HALVES 4, 5, 6, 7, 12, 13, 14, 15
 #endif
 
 static inline FLOATS OF_SET(halved)(FLOATS a, FLOATS b) {

@@ -1,7 +1,13 @@
 /* The choice among SETS, the sets of instructions for which a kernel is compiled.
  *
- * Include this after SETS, best_set() and use_set().
+ * Include this after SETS, whose order is that of _instructions.h, and use_set().
  */
+
+/* The last of SETS that the processor has. */
+static int best_set(void) {
+    int last = sizeof SETS / sizeof SETS[0] - 1, found = instructions();
+    return found < last ? found : last;
+}
 
 /* limit(most) -> name: uses the best set that the processor has, but none after the one named, and
  * returns its name. */

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "_instructions.h"
 #include "_tensor.h"
 
 #include "_rotate_work.h"

@@ -57,7 +57,7 @@ static inline uint16_t OF_SET(to_float16)(float f) {
                             int64_t n, int64_t xs, int64_t ys, int64_t ts) {                       \
         for (; n > 0; n--, x += xs, y += ys, c += ts, s += ts) {                                   \
             fetch_ahead(x, 2 * pairs * (int64_t)sizeof(T));                                        \
-            _Pragma("GCC ivdep") for (int64_t i = 0; i < pairs; i++) {                             \
+            NO_DEPENDENCES for (int64_t i = 0; i < pairs; i++) {                                   \
                 A a = READ(x[X1]), b = READ(x[X2]), t = sign * s[i];                               \
                 y[Y1] = WRITE(a * c[i] - b * t);                                                   \
                 y[Y2] = WRITE(b * c[i] + a * t);                                                   \
