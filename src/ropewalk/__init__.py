@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ropewalk import axes, figures, interop, positions, scaling
+    from ropewalk import axes, figures, interop, positions, scaling, testing, tools
     from ropewalk.rotary import (
         LayerSpec,
         LearnedRotaryEmbedding,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         rerotate,
     )
     from ropewalk.rotary.rotate import rotate
-    from ropewalk.tools import patch
+    from ropewalk.tools.patch import patch
 
 __version__ = "0.1.0"
 

@@ -6,7 +6,8 @@ Axes: `B` batch, `H` query heads, `K` key/value heads, `S` queries, `T` keys,
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -146,6 +147,9 @@ class Attention(nn.Module):
         output = self.encoding.restore(output, placement)
         output = self.output(output.transpose(1, 2).flatten(2))
         return AttentionOutput(output, probabilities)
+
+    if TYPE_CHECKING:  # torch says Any
+        __call__: Callable[..., AttentionOutput]
 
     def _check(
         self,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -143,6 +143,9 @@ class RotaryEmbedding(nn.Module):
         (q,) = apply_tables(self.spec, tables, q, seq_dim=seq_dim)
         (k,) = apply_tables(self.spec, k_tables, k, seq_dim=seq_dim)
         return q, k
+
+    if TYPE_CHECKING:  # torch says Any
+        __call__: Callable[..., tuple[Tensor, Tensor]]
 
     def rotate(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -97,6 +99,9 @@ class XPosEmbedding(nn.Module):
             self._rotate("q", q, "positions", positions, offset, length, seq_dim, 1),
             self._rotate("k", k, k_name, key_positions, k_offset, length, seq_dim, -1),
         )
+
+    if TYPE_CHECKING:  # torch says Any
+        __call__: Callable[..., tuple[Tensor, Tensor]]
 
     def rotate_queries(
         self,
