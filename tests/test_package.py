@@ -13,6 +13,7 @@ import sys
 import tomllib
 from importlib import import_module, metadata
 from pathlib import Path
+from shutil import copy
 from types import SimpleNamespace
 
 import pytest
@@ -154,3 +155,81 @@ def test_a_command_names_the_extra_that_lacks(capsys):
         with pytest.raises(typer.Exit), errors():
             raise error
         assert re.search(said, capsys.readouterr().err)
+
+
+class TestRelease:
+    """Fails if a release has what was not tested, or if a part of one is left."""
+
+    @pytest.fixture
+    def tree(self, tmp_path):
+        for name in (".ci/release", "CHANGELOG.md", "CITATION.cff", "src/ropewalk/__init__.py"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            copy(ROOT / name, tmp_path / name)
+        version = ropewalk.__version__
+        changelog = f"# Changelog\n\n## [{version}] - unreleased\n"
+        (tmp_path / "CHANGELOG.md").write_text(changelog, encoding="utf-8")
+        for name in ("run", "wheels"):
+            self.script(tmp_path, name, "true")
+        self.git(tmp_path, "init", "-q", "-b", "main")
+        for name, value in (("user.name", "a"), ("user.email", "a@b.c")):
+            self.git(tmp_path, "config", name, value)
+        self.git(tmp_path, "add", "-A")
+        self.git(tmp_path, "commit", "-qm", "start")
+        return tmp_path
+
+    @staticmethod
+    def script(tree, name, command):
+        path = tree / ".ci" / name
+        path.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    @staticmethod
+    def git(tree, *words):
+        return subprocess.run(
+            ["git", *words], cwd=tree, check=True, capture_output=True, text=True
+        ).stdout
+
+    @staticmethod
+    def release(tree, version=ropewalk.__version__):
+        return subprocess.run([tree / ".ci" / "release", version], capture_output=True, text=True)
+
+    def test_writes_version_and_date_and_tags(self, tree):
+        assert self.release(tree).returncode == 0
+        assert self.git(tree, "tag").split() == [f"v{ropewalk.__version__}"]
+        assert "unreleased" not in (tree / "CHANGELOG.md").read_text("utf-8")
+        assert "date-released: 20" in (tree / "CITATION.cff").read_text("utf-8")
+        assert self.git(tree, "status", "--porcelain") == ""
+        again = self.release(tree)
+        assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+        assert "exists" in again.stderr
+
+    @pytest.mark.parametrize(
+        ("spoil", "version", "word"),
+        [
+            (lambda tree: (tree / "x").touch(), ropewalk.__version__, "clean"),
+            (lambda tree: None, "1.0", "form"),
+            (lambda tree: None, "9.9.9", "heading"),
+            (lambda tree: TestRelease.git(tree, "checkout", "-qb", "x"), None, "branch"),
+        ],
+    )
+    def test_refuses_in_one_line(self, tree, spoil, version, word):
+        spoil(tree)
+        said = self.release(tree, version or ropewalk.__version__)
+        assert said.returncode == 2
+        assert word in said.stderr
+        assert said.stderr.count("\n") == 1
+        assert self.git(tree, "tag") == ""
+
+    def test_a_release_whose_tests_fail_leaves_nothing(self, tree):
+        self.script(tree, "run", "exit 1")
+        self.git(tree, "commit", "-qam", "break")
+        before = self.git(tree, "rev-parse", "HEAD")
+        assert self.release(tree).returncode != 0
+        assert self.git(tree, "rev-parse", "HEAD") == before
+        assert self.git(tree, "tag") + self.git(tree, "status", "--porcelain") == ""
+
+
+def test_hooks_before_a_commit_use_the_versions_of_ci():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert re.findall(r"rev: v(\S+)", hooks) == re.findall(r"^ruff==(\S+)$", pins, re.MULTILINE)
