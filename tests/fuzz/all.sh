@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Every fuzzer and the kill trial, two at a time: `tests/fuzz/all.sh [SECONDS] [SEED] [KILLS]`. Unless
-# given, 100 kills, and ten minutes each for configs, encodings, checkpoints and corpora, whose six
+# given, 200 kills, and ten minutes each for configs, encodings, checkpoints and corpora, whose six
 # formats share them, as a vocabulary does. Prints the counts; counts.txt beside this holds those of
 # the last long run. The exit status is not 0 if any found a fault.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-seconds=${1:-600} seed=${2:-1} kills=${3:-100}
+seconds=${1:-600} seed=${2:-1} kills=${3:-200}
 share=$(((seconds + 5) / 6))
 python=${PYTHON:-.venv/bin/python}
 

@@ -5,7 +5,10 @@ something unsound, or beyond 2 s of CPU or 500 MB; if the fuzzer would not notic
 killed run ends in differs in one bit from an uninterrupted one, or leaves a file or a process.
 """
 
+import random
 import sys
+from collections import Counter
+from dataclasses import replace
 
 import bounds
 import pytest
@@ -85,14 +88,11 @@ def test_the_fuzzer_of_configs_notices(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path, monkeypatch, forking):
-    def cells_in(run):
-        return forking("ropewalk.lab.running.worker", str(run))
-
-    monkeypatch.setattr(kills, "cells_in", cells_in)
-    fewer = [word.replace("examples=400", "examples=150") for word in kills.WORDS]
-    monkeypatch.setattr(kills, "WORDS", fewer)
-    wanted, seconds = kills.uninterrupted(tmp_path)
-    # This seed draws kills while cells train.
-    counts = kills.trial(tmp_path, kills=2, seed=656, wanted=wanted, seconds=seconds)
-    assert sum(counts[f"{who} {by.name}"] for who, by in kills.KINDS) == 2
+@pytest.mark.parametrize("name", ["training", "convert"])
+def test_a_killed_command_ends_as_an_uninterrupted_one(name, tmp_path, forking):
+    target = kills.TARGETS[name]
+    fewer = [word.replace("examples=400", "examples=150") for word in target.words]
+    counts = Counter()
+    trial = kills.Trial(replace(target, words=fewer), tmp_path, random.Random(1), counts)
+    while kills.hits({name: counts}) < 2:
+        trial(f"run-{sum(counts.values())}", kills=2)
