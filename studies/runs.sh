@@ -107,6 +107,13 @@ unit claims/values-masked "${masked[@]}" --encodings "rotary,rotary(values=True)
 unit claims/frequencies-causal "${causal[@]}" --encodings "rotary,rotary(frequency=1.0),rotary(frequency=0.3),rotary(frequency=0.1),rotary(frequency=0.03),rotary(frequency=0.01)" length_multiples=1,8
 unit claims/frequencies-masked "${masked[@]}" --encodings "rotary,rotary(frequency=1.0),rotary(frequency=0.1),rotary(frequency=0.01)"
 
+# How far apart trained vectors of positions are, in windows of 512 tokens of which all are trained.
+if [[ claims/learned-distances == "$wanted"* ]] && ! there "$results/claims/learned-distances/results.json"; then
+  echo "== claims/learned-distances"
+  compare "$runs/claims/learned" --task causal-lm --encodings learned --seeds 1,2,3,4,5 examples=1000 train_length=512 length_multiples=1
+fi
+study claims/learned-distances "$runs/claims/learned" studies/learned_distances.py "$runs/claims/learned"
+
 # Integers as positions, with the norms of this lab and of the original transformer.
 name=claims/integer-positions
 if [[ $name == "$wanted"* ]] && ! there "$results/$name/results.json"; then

@@ -22,17 +22,25 @@ from ropewalk.lab.running import compare as comparison
 from ropewalk.lab.scoring.bleu import bleu_statistics
 from ropewalk.machine import commit
 
-extrapolation, frequency_usage, heads, rotary_parts, sharpness, small_samples, token_left = (
-    load_scripts(
-        "studies",
-        "extrapolation",
-        "frequency_usage",
-        "heads",
-        "rotary_parts",
-        "sharpness",
-        "small_samples",
-        "token_left",
-    )
+(
+    extrapolation,
+    frequency_usage,
+    heads,
+    learned_distances,
+    rotary_parts,
+    sharpness,
+    small_samples,
+    token_left,
+) = load_scripts(
+    "studies",
+    "extrapolation",
+    "frequency_usage",
+    "heads",
+    "learned_distances",
+    "rotary_parts",
+    "sharpness",
+    "small_samples",
+    "token_left",
 )
 
 TINY = {
@@ -184,6 +192,23 @@ def test_a_token_is_left_whole_where_nothing_is_added(text_run, tmp_path):
     assert all(cell["token_left"][0] == 1 for cell in held["rotary"])
     assert all(cell["token_left"][0] < 1 for cell in held["sinusoidal"])
     assert "`sinusoidal`, seed 2" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_distances_of_rows_on_a_line_are_those_of_their_positions(tmp_path):
+    found = learned_distances.distances(torch.arange(512.0)[:, None])
+    assert found["named"] == [1, 498]
+    assert all(mean == int(n) for n, mean in found["means"].items())
+    facts = {"asked": "ropewalk compare", "command": "python x", "train_length": 512}
+    page = learned_distances.readme(
+        {**facts, "learned": [{"seed": 1, **found}], "sinusoidal": found}
+    )
+    assert "| `learned`, seed 1 | 1.00 | 498.00 |" in page
+
+
+@pytest.mark.slow
+def test_distances_need_positions_that_were_trained(text_run):
+    with pytest.raises(SystemExit, match="more than 500 positions, got 8"):
+        learned_distances.main([str(text_run)])
 
 
 @pytest.mark.slow
