@@ -76,9 +76,9 @@ def readme(results: Facts) -> str:
     parts = [
         "# How far apart vectors of positions are",
         GENERATED,
-        "Euclidean distance of the vectors that models add for positions, all trained in windows of "
-        f"{results['train_length']} tokens: of the positions that a claim names, then means over "
-        "all positions that are so far apart. Rows of `learned` begin as random vectors.",
+        "Euclidean distance of the vectors that models add for positions, all trained in windows "
+        f"of {results['train_length']} tokens: of the positions that a claim names, then means "
+        "over all positions that are so far apart. Rows of `learned` begin as random vectors.",
         markdown_table(head, rows),
         f"```sh\n{results['asked']}\n{results['command']}\n```",
     ]
