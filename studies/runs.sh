@@ -110,7 +110,7 @@ unit claims/frequencies-masked "${masked[@]}" --encodings "rotary,rotary(frequen
 # How far apart trained vectors of positions are, in windows of 512 tokens of which all are trained.
 if [[ claims/learned-distances == "$wanted"* ]] && ! there "$results/claims/learned-distances/results.json"; then
   echo "== claims/learned-distances"
-  compare "$runs/claims/learned" --task causal-lm --encodings learned --seeds 1,2,3,4,5 examples=1000 train_length=512 length_multiples=1
+  compare "$runs/claims/learned" --task causal-lm --encodings learned --seeds 1,2,3,4,5 examples=300 train_length=512 length_multiples=1
 fi
 study claims/learned-distances "$runs/claims/learned" studies/learned_distances.py "$runs/claims/learned"
 
