@@ -94,15 +94,26 @@ def size(claimed: float, tolerance: float) -> Rule:
 
 
 @dataclass(frozen=True)
+class Further:
+    """Another number about a claim, which decides nothing.
+
+    With the unit of the claim's own number, it is judged by the claim's rule too.
+    """
+
+    label: str
+    measured: Measured
+
+
+@dataclass(frozen=True)
 class Claim:
     """A claim of articles, and the one test that judges it.
 
     says: its sense, in the source's words. measured: what the number is, as the beginning of a
-    sentence. decides: when the claim is supported and contradicted, in words. further: sentences
-    with numbers that decide nothing. post_hoc: whether the test was chosen after its number was
-    known.
+    sentence. decides: when the claim is supported and contradicted, in words. notes: sentences
+    for the fold. post_hoc: whether the test was chosen after its number was known.
     """
 
+    topic: str
     key: str
     says: str
     source: str
@@ -110,8 +121,37 @@ class Claim:
     decides: str
     rule: Rule
     measure: Callable[[], Measured]
-    further: Callable[[], Sequence[str]] = tuple
+    further: Callable[[], Sequence[Further]] = tuple
+    notes: tuple[str, ...] = ()
     post_hoc: bool = True
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its number and verdict, and its further numbers with theirs, if any."""
+
+    claim: Claim
+    measured: Measured
+    verdict: str
+    further: tuple[tuple[Further, str | None], ...]
+
+    def elsewhere(self) -> dict[str, list[Further]]:
+        """Return the further numbers that are supported or contradicted and disagree."""
+        found: dict[str, list[Further]] = {}
+        for each, verdict in self.further:
+            if verdict in (SUPPORTED, CONTRADICTED) and verdict != self.verdict:
+                found.setdefault(verdict, []).append(each)
+        return found
+
+
+def judge(claim: Claim) -> Judged:
+    """Return a claim's verdict, from the results as they are now."""
+    found, rule = claim.measure(), claim.rule
+    further = tuple(
+        (each, rule.verdict(each.measured) if each.measured.unit == found.unit else None)
+        for each in claim.further()
+    )
+    return Judged(claim, found, rule.verdict(found), further)
 
 
 @cache

@@ -25,6 +25,11 @@ SHARPNESS, PARTS = "sharpness", "rotary-parts"
 F_97 = {2: 39.0, 4: 9.60, 7: 4.99}  # 97.5 % points of F with the same degrees of freedom twice
 
 
+def exactly(value: float, unit: str) -> Measured:
+    """Return a number that this script computes, in which nothing varies."""
+    return Measured(value, value, value, unit, SCRIPT)
+
+
 def gain_in_percent(split: str) -> Measured:
     """Return the gain of rotary over sinusoids in % of their BLEU."""
     found = gain(BLEU, "rotary", "sinusoidal", split)
@@ -77,39 +82,49 @@ def _cells(name: str) -> list[Facts]:
     return cells
 
 
-def fall_of_scores() -> Measured:
+def fall_of_scores(name: str) -> Measured:
     """Return the mean score of the nearest eighth of distances less that of the farthest."""
-    falls = [sum(map(decay, cell["scores"])) / len(cell["scores"]) for cell in _cells("rotary")]
+    falls = [sum(map(decay, cell["scores"])) / len(cell["scores"]) for cell in _cells(name)]
     return over(falls, "of score", PARTS)
 
 
-def bound_of_scores(distance: int, head_dim: int = 128) -> float:
-    """Return RoFormer's bound on a score at a distance: the mean of |S_j| (section 3.4.3)."""
-    frequencies = RotarySpec(head_dim=head_dim).inverse_frequencies()
-    sums = torch.exp(1j * frequencies * distance).cumsum(0)
-    return float(sums.abs().mean())
+def bound_of_scores(distance: int) -> Measured:
+    """Return RoFormer's bound on a score, the mean of |S_j| for 128 dimensions (section 3.4.3)."""
+    return exactly(_bound(distance), "of 32.5 at distance 0")
+
+
+def _bound(distance: int) -> float:
+    frequencies = RotarySpec(head_dim=128).inverse_frequencies()
+    return float(torch.exp(1j * frequencies * distance).cumsum(0).abs().mean())
 
 
 def fall_of_bound() -> Measured:
-    """Return RoFormer's bound at distance 256, relative to that at distance 1."""
-    ratio = bound_of_scores(256) / bound_of_scores(1)
-    return Measured(ratio, ratio, ratio, "× the bound at distance 1", SCRIPT)
+    """Return the largest of RoFormer's bounds far away, relative to that at distance 1."""
+    ratio = max(map(_bound, range(256, 4097))) / _bound(1)
+    return exactly(ratio, "× the bound at distance 1")
 
 
-def farthest_peak(distance: int = 200, head_dim: int = 64) -> int:
+def farthest_peak(distance: int = 200, head_dim: int = 64) -> Measured:
     """Return the distance at which a key scores highest that was chosen to do so far away."""
     rope = RotaryEmbedding(RotarySpec(head_dim=head_dim))
     q = torch.randn(1, 1, 1, head_dim, generator=torch.Generator().manual_seed(0))
     key, _ = rope(q, q, torch.tensor([distance]))
     queries, _ = rope(q.expand(1, 1, 256, head_dim), q, torch.arange(256), torch.tensor([0]))
-    return int((queries * key).sum(-1).argmax())
+    return exactly(float((queries * key).sum(-1).argmax()), "tokens away")
 
 
-def near_and_far() -> Measured:
+def learned_far_apart() -> Measured:
+    """Return how much farther apart the trained vectors of 2 and 500 are than of 1 and 2."""
+    unit = "claims/learned-distances"
+    found = read_summary(RESULTS / unit / "results.json")["learned"]
+    near_and_far = [each["named"] for each in found]
+    return over([far / near for near, far in near_and_far], "× as far", unit)
+
+
+def sinusoids_far_apart() -> Measured:
     """Return how much farther apart the sinusoids of 2 and 500 are than those of 1 and 2."""
     one, two, far = sinusoids(torch.tensor([1, 2, 500]), 128).double()
-    ratio = ((far - two).norm() / (two - one).norm()).item()
-    return Measured(ratio, ratio, ratio, "× as far", SCRIPT)
+    return exactly(((far - two).norm() / (two - one).norm()).item(), "× as far")
 
 
 def integers_gradient(norm: str) -> Measured:
@@ -226,4 +241,4 @@ def cached_differs() -> Measured:
         step: Callable[[int], torch.Tensor] = lambda i: model(ids[:, i : i + 1], cache=cache)  # noqa: B023, E731
         hidden = torch.cat([step(i) for i in range(ids.shape[1])], 1)
         worst = max(worst, float((model.logits(hidden) - model.logits(model(ids))).abs().max()))
-    return Measured(worst, worst, worst, "of a logit", SCRIPT)
+    return exactly(worst, "of a logit")

@@ -6,6 +6,7 @@ must read a long cell to find a verdict.
 """
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ RULES = [
 
 @pytest.fixture(scope="module")
 def rows():
-    return claims.judged()
+    return [evidence.judge(claim) for claim in table.CLAIMS]
 
 
 def measured(value, half):
@@ -51,18 +52,20 @@ def measured(value, half):
 @pytest.mark.slow
 def test_the_committed_page_is_what_the_results_say(rows, monkeypatch):
     assert (RESULTS / "claims.md").read_text("utf-8") == claims.page(rows)
-    monkeypatch.setattr(claims, "judged", lambda: rows)
+    monkeypatch.setattr(claims, "CLAIMS", rows)
+    monkeypatch.setattr(claims, "judge", lambda row: row)
     claims.main(["--check"])
 
 
 @pytest.mark.slow
 def test_every_claim_has_a_section_a_verdict_and_a_link(rows):
     page = claims.page(rows)
-    assert len({claim.key for claim, *_ in rows}) == len(rows)
-    for number, (claim, found, verdict) in enumerate(rows, 1):
-        assert verdict in VERDICTS
+    assert len({row.claim.key for row in rows}) == len(rows)
+    for number, row in enumerate(rows, 1):
+        claim, found = row.claim, row.measured
+        assert row.verdict in VERDICTS
         assert found.low <= found.value <= found.high
-        assert f"## {number}. {claim.says}" in page
+        assert f"### {number}. {claim.says}" in page
         assert f'<a id="{claim.key}"></a>' in page
         assert evidence.in_results(found.link).exists(), found.link
         assert claim.key in claims.picture_of(rows).data
@@ -118,10 +121,26 @@ def test_a_loss_is_the_opposite_of_a_gain():
 
 def test_the_bound_is_roformers():
     """The mean of |S_j| at distances 1, 32 and 256 for 128 dimensions; at 0 it is (R + 1) / 2."""
-    bounds = [round(measures.bound_of_scores(n), 1) for n in (1, 32, 256)]
+    bounds = [round(measures.bound_of_scores(n).value, 1) for n in (1, 32, 256)]
     assert bounds == [31.5, 13.4, 6.5]
-    assert measures.bound_of_scores(0) == pytest.approx(32.5)
-    assert measures.farthest_peak() == 200
+    assert measures.bound_of_scores(0).value == pytest.approx(32.5)
+    assert measures.farthest_peak().value == 200
+
+
+def test_further_numbers_of_the_same_unit_that_disagree_are_told():
+    """Fails if a page hides that a number beside the chosen one says the opposite."""
+    further = (evidence.Further("a", measured(-1, 0.1)), evidence.Further("b", measured(1, 0.1)))
+    other = evidence.Further("c", replace(measured(-1, 0.1), unit="BLEU"))
+    claim = replace(
+        table.CLAIMS[0],
+        rule=evidence.above(0.0),
+        measure=lambda: measured(1, 0.1),
+        further=lambda: (*further, other),
+    )
+    row = evidence.judge(claim)
+    assert row.elsewhere() == {"contradicted": [further[0]]}
+    assert "Elsewhere contradicted: a." in claims.page([row])
+    assert claims.facts([row])["claims"][0]["elsewhere"] == {"contradicted": ["a"]}
 
 
 def test_cached_logits_are_those_of_the_full_pass():
@@ -140,7 +159,7 @@ def test_every_unit_that_claims_ask_for_is_in_the_list_of_runs():
     assert {unit for unit in measures.SIZES if unit.startswith("claims/")} <= listed.keys()
 
 
-class TestPostNorm:
+class TestNorms:
     def test_norms_come_after_the_sums(self):
         sizes = {"task": "causal-lm", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2}
         model = build_model(make_config(settings={**sizes, "device": "cpu"}), "none", 1, 20).eval()
@@ -154,13 +173,23 @@ class TestPostNorm:
         torch.testing.assert_close(output, expected)
         model(torch.randint(4, 20, (2, 5)))
 
-    def test_integers_and_sinusoids_are_trained_both_ways(self, tmp_path):
+    def test_rms_norm_keeps_a_constant_that_layer_norm_removes(self):
+        sizes = {"task": "causal-lm", "width": 16, "heads": 2, "feed_forward": 32, "layers": 2}
+        model = build_model(make_config(settings={**sizes, "device": "cpu"}), "none", 1, 20).eval()
+        norm, x = model.layers[0].attention_norm, torch.randn(1, 5, 16)
+        torch.testing.assert_close(norm(x + 9), norm(x), atol=1e-5, rtol=1e-4)
+        integer_positions.make_rms_norm(model)
+        expected = (x + 9) / (x + 9).square().mean(-1, keepdim=True).sqrt()
+        torch.testing.assert_close(norm(x + 9), expected)
+        assert type(model.norm) is integer_positions.RMSNorm
+
+    def test_integers_and_sinusoids_are_trained_each_way(self, tmp_path):
         tiny = "layers=1 width=16 heads=2 feed_forward=32 examples=3 vocabulary=120 train_length=8"
         more = "batch_tokens=64 validations=1 seeds=1 device=cpu precision=float32 test_examples=6"
         words = [*tiny.split(), *more.split(), "epochs=0.2"]
         integer_positions.main([str(tmp_path / "run"), *words, "--out", str(tmp_path / "out")])
         held = read_json(tmp_path / "out" / "results.json")
-        for norm in ("pre", "post"):
+        for norm in integer_positions.NORMS:
             for name in integer_positions.ENCODINGS:
                 (cell,) = held["norms"][norm][name]
                 assert cell["largest"] >= cell["first"] > 0
