@@ -157,7 +157,8 @@ def page(rows: Sequence[Judged]) -> str:
         HEAD.rstrip(),
         f"Of {len(rows)} claims: {counts}. The vertical line is the bound that a claim's rule "
         "names, such as no difference; to the right of it is for the claim. Each row has a scale "
-        "of its own. What is to the right and yet contradicted lies within the margin.",
+        "of its own. What is to the right and yet contradicted, or at the line and yet supported, "
+        "lies within the margin.",
         picture,
     ]
     topic = ""
