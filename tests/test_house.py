@@ -153,8 +153,9 @@ def test_each_floor_imports_only_from_below():
         upward += [
             f"{module} imports {other}"
             for part, below, module, other in arrows_in(folder)
-            # It imports names on first use; type checkers read where from.
-            if (module, other) != ("ropewalk", "ropewalk.tools.patch")
+            # It imports names on first use, as a test in test_package.py sees; only type checkers
+            # read its imports.
+            if module != "ropewalk"
             if floor[below] >= floor[part]
         ]
     assert upward == []
