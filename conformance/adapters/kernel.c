@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { FLOAT32, FLOAT64, BFLOAT16, FLOAT16, DTYPES };
+#include "../../src/ropewalk/rotary/kernels/_instructions.h"
 #include "../../src/ropewalk/rotary/kernels/_rotate_work.h"
 #include "../../src/ropewalk/rotary/kernels/_rotate_sets.h"
 
@@ -27,7 +28,7 @@ static void turn(const vector *v, const double *x, double *y) {
                      .write_interleaved = strcmp(v->write_pairing, "half") != 0};
         Rows of = {(char *)(in + start), (char *)(out + start), (char *)(tables + first),
                    (char *)(tables + rows + first), v->tokens, width, width, v->pairs, 1, 0, 0};
-        SETS[best_set()].rotate[FLOAT32](&work, &of);
+        SETS[instructions()].rotate[FLOAT32](&work, &of);
         start += v->blocks[block], first += v->blocks[block] / 2;
     }
     for (int i = 0; i < size; i++) y[i] = out[i];
