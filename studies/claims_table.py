@@ -291,6 +291,7 @@ CLAIMS = (
         TUTORIALS, "The trained vectors of 2 and 500, relative to those of 1 and 2",
         "supported within 10 % of 1; contradicted if the interval excludes 1", size(1.0, 0.1),
         learned_far_apart, lambda: (Further("With sinusoids", sinusoids_far_apart()),),
+        ("The rows begin as random vectors, and were trained for 1,604 steps.",),
     ),
     Claim(
         ADDED, "integers-post-norm", "Adding integers makes training explode.",
