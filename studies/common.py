@@ -31,6 +31,24 @@ def finished_run(text: str) -> Path:
     return run
 
 
+def study_models(
+    about: str,
+    study: Callable[[Path], Facts],
+    readme: Callable[[Facts], str],
+    folder: Path,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Study the models of the causal-lm run that the command line names, and write the folder.
+
+    about: the script's docstring, whose first line is its help text.
+    """
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser.add_argument("run", type=finished_run, help="folder of a finished causal-lm run")
+    parser.add_argument("--out", type=Path, default=folder)
+    options = parser.parse_args(arguments)
+    write_study(options.out, study(options.run), readme)
+
+
 def study_one_run(
     about: str,
     study: Callable[[Path, str | None], Facts],

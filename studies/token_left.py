@@ -7,12 +7,11 @@ nearest to its vector, and writes results/claims/token-left with a README made o
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, write_study
+from common import GENERATED, RESULTS, Facts, markdown_table, study_models
 from rotary_parts import hidden_states, windows
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -85,11 +84,7 @@ def readme(results: Facts) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Study a run and write the results folder."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=finished_run, help="folder of a finished causal-lm run")
-    parser.add_argument("--out", type=Path, default=FOLDER)
-    options = parser.parse_args(arguments)
-    write_study(options.out, study_run(options.run), readme)
+    study_models(__doc__, study_run, readme, FOLDER, arguments)
 
 
 if __name__ == "__main__":
