@@ -62,6 +62,7 @@ def _separate(
 ) -> dict[str, dict[str, Any]]:
     """Return the mistakes whose results can be told from the right ones and from each other's."""
     kept: dict[str, dict[str, Any]] = {}
+    compared = [_floats(answer)]  # converted once, since each is compared with every later one
     of_model, limits = fields["area"] == "models", bounds(fields, angles=True)
     for name, found in traps(asked, right):
         if name in kept or (of_model and name not in OF_MODELS):
@@ -71,11 +72,13 @@ def _separate(
             given = {f: found[f] for f in level if found.get(f) and answer.get(f)}
             if any(np.shape(given[f]) != np.shape(answer[f]) for f in given):
                 continue  # another number of pairs
-            others = [answer, *(each for each in kept.values() if set(each) & set(given))]
-            if given and all(error(given, each, limits) > 2 for each in others):
+            made = _floats(given)
+            others = (each for each in compared if set(each) & set(made))
+            if given and all(error(made, each, limits) > 2 for each in others):
                 own |= given
         if own:
             kept[name] = own
+            compared.append(_floats(own))
     # Keys rotate as queries do; and tables of wide heads would be most of the file.
     left_out = {"rotated_k"} if asked.q else set()
     left_out |= {"cos", "sin"} if of_model else set()
@@ -88,6 +91,10 @@ def _separate(
         for name, own in kept.items()
         if set(own) - left_out
     }
+
+
+def _floats(found: dict[str, Any]) -> dict[str, Any]:
+    return {field: np.asarray(rows, float) for field, rows in found.items() if rows}
 
 
 def _head(head_dim: int, tokens: int, step: int, first: int) -> list[list[float]]:

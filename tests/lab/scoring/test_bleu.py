@@ -19,9 +19,12 @@ from ropewalk.lab.scoring.bleu import (
     assign_bins,
     bleu_from_statistics,
     bleu_statistics,
+    brevity_penalty,
     length_bins,
     score,
+    sentence_scores,
     signatures,
+    whole_statistics,
 )
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra 'lab'")
@@ -39,8 +42,12 @@ def test_scores_and_statistics_are_those_of_sacrebleu(corpus, lowercase):
     found = score(hypotheses, references, references, lowercase=lowercase)
     bleu = sacrebleu.corpus_bleu(hypotheses, [references], lowercase=lowercase)
     assert found.bleu == bleu.score
-    total = bleu_statistics(hypotheses, references, lowercase=lowercase)[0].sum(0)
+    statistics = bleu_statistics(hypotheses, references, lowercase=lowercase)[0]
+    assert torch.equal(found.statistics, statistics)
+    total = statistics.sum(0)
     assert total.tolist() == [bleu.sys_len, bleu.ref_len, *bleu.counts, *bleu.totals]
+    if bleu.sys_len:
+        assert brevity_penalty(total).item() == pytest.approx(bleu.bp)
     lowered = [[t.lower() if lowercase else t for t in texts] for texts in corpus]
     assert found.chrf == sacrebleu.corpus_chrf(lowered[0], [lowered[1]]).score
     for value, hypothesis, reference in zip(
@@ -48,6 +55,12 @@ def test_scores_and_statistics_are_those_of_sacrebleu(corpus, lowercase):
     ):
         expected = sacrebleu.sentence_bleu(hypothesis, [reference], lowercase=lowercase)
         assert value == expected.score
+    # What results store of a sentence: two lengths and four numbers of matches.
+    length, reference_length, *matches = statistics.int().t().tolist()[:6]
+    whole = whole_statistics(length, reference_length, matches)
+    assert whole.dtype == torch.float64
+    assert torch.equal(whole, statistics)
+    assert sentence_scores(length, reference_length, matches) == pytest.approx(found.sentence_bleu)
 
 
 @given(
@@ -102,6 +115,7 @@ def test_bleu_by_length_is_the_corpus_bleu_of_each_bin():
     places = assign_bins(references, [lengths["to"] for lengths in bins])
     by_length = score(hypotheses, references, references).by_length
     assert len(by_length) == len(bins)
+    assert len(score(hypotheses, references, references, bins=2).by_length) == 2
     for place, found in enumerate(by_length):
         chosen = [i for i, at in enumerate(places) if at == place]
         ours, theirs = ([texts[i] for i in chosen] for texts in (hypotheses, references))

@@ -16,11 +16,13 @@ from sentences import spoilt, text
 
 from ropewalk.lab.scoring.bleu import bleu_from_statistics, bleu_statistics
 from ropewalk.lab.scoring.significance import (
+    Comparison,
     Versus,
     by_document,
     compare_statistics,
     compare_with,
     holm,
+    verdict,
 )
 
 (rejections,) = load_scripts("studies", "rejections")
@@ -84,6 +86,17 @@ def test_the_interval_leaves_out_zero_where_p_is_below_five_percent():
     for shift in (0.0, 0.1, 0.2, 0.3):
         pair = simulated_pair(generator, 80, 3, 0.1, shift)
         found = compare_statistics(*pair, bleu_from_statistics, resamples=399)
+        assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
+
+
+@pytest.mark.parametrize("resamples", [2, 18, 19, 20, 38, 39, 40, 59, 60, 79, 80])
+def test_an_interval_of_few_resamples_leaves_out_zero_where_p_is_below_five_percent(resamples):
+    """Fails if the interval ends at a neighboring distance, or ends though no p can be so small."""
+    first, other = normal(14, 1, 40), normal(15, 1, 40)
+    for shift in torch.linspace(0, 2, 80):
+        found = compare_statistics(
+            of_means(first), of_means(other + shift), mean_of, resamples=resamples
+        )
         assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
 
 
@@ -227,6 +240,8 @@ def test_items_are_drawn_within_their_strata():
     assert within.low == pytest.approx(within.high)
     free = compare_statistics(first, other, mean_of, resamples=199)
     assert free.high - free.low > 0.2
+    row = compare_with(0, [first, other], mean_of, margin=1.0, strata=strata, resamples=199)[1]
+    assert (row.low, row.high, row.p) == (within.low, within.high, within.p)
 
 
 @given(st.lists(st.integers(0, 9), min_size=30, max_size=30))
@@ -238,6 +253,30 @@ def test_items_of_a_document_are_one_item(documents):
     assert torch.allclose(joined.sum(1), values.sum(1))
     thrice = by_document(values.repeat(1, 3, 1), documents * 3)
     assert torch.allclose(thrice, 3 * joined)
+
+
+@given(
+    difference=st.integers(-3, 3),
+    half=st.integers(0, 4),
+    p=st.sampled_from([0.0, 0.04, 0.05, 1.0]),
+    margin=st.integers(0, 6),
+    more=st.booleans(),
+)
+def test_a_verdict_is_of_p_and_then_of_the_interval(difference, half, p, margin, more):
+    found = Comparison(difference, difference - half, difference + half, p)
+    said = verdict(found, p, margin, higher_is_better=more)
+    if p < 0.05 and difference:
+        assert said == ("better" if (difference > 0) == more else "worse")
+    else:
+        assert said == ("equal" if abs(difference) + half <= margin else "open")
+    if more:
+        assert verdict(found, p, margin) == said
+
+
+@pytest.mark.parametrize(("items", "there"), [(9, False), (10, True), (11, True)])
+def test_fewer_than_ten_items_are_not_compared(items, there):
+    systems = [of_means(normal(seed, 2, items)) for seed in (1, 2)]
+    assert (compare_with(0, systems, mean_of, margin=1.0, resamples=19)[1] is not None) == there
 
 
 @pytest.mark.parametrize(
@@ -289,9 +328,11 @@ def test_a_mean_is_judged_as_students_t_test_would():
 
 def test_statistics_of_other_items_or_seeds_are_refused():
     one = torch.ones(2, 5, 3)
-    for other in (torch.ones(2, 4, 3), torch.ones(3, 5, 3)):
+    nothing, flat = torch.ones(2, 0, 3), torch.ones(5, 3)
+    pairs = [(one, torch.ones(2, 4, 3)), (one, torch.ones(3, 5, 3)), (nothing,) * 2, (flat,) * 2]
+    for first, other in pairs:
         with pytest.raises(ValueError, match=r"same shape \(seeds, items, statistics\)"):
-            compare_statistics(one, other, bleu_from_statistics)
+            compare_statistics(first, other, bleu_from_statistics)
 
 
 def test_holm_by_hand():
