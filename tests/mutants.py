@@ -3,10 +3,10 @@
     pip install mutmut==3.8.1
     python tests/mutants.py OUT [FILE ...]
 
-makes a copy of the working tree in OUT, changes each function of the files (all of `FILES` unless given) in small
-ways, one at a time, and runs the tests that cover the function. Strings, annotations and what is raised are left
-as they are. A file takes up to half an hour on two cores. At the end it prints a row for each file and the change of each
-mutant that no test noticed; mutants.md beside this holds those of the last complete run.
+copies the working tree to OUT, changes each function of the files (of all `FILES` by default) in
+small ways, one at a time, and runs the tests that cover the function. Strings, annotations and what
+is raised stay as they are. A file takes up to half an hour on two cores. A row for each file is
+printed, then the change of each mutant that no test noticed. longer-runs.md has the last ones.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ FILES = [f"rotary/{name}.py" for name in ROTARY] + [f"lab/scoring/{name}.py" for
 #: Not the tests that compile, trace or ask other libraries: they take minutes.
 TESTS = {
     "rotary": [
-        "tests/rotary", "tests/test_checks.py", "--ignore=tests/rotary/config", "--ignore=tests/rotary/test_safety.py",
-        "--ignore=tests/rotary/test_diffusers.py", "--ignore=tests/rotary/test_vision_towers.py",
+        "tests/rotary",
+        "tests/test_checks.py",
+        *(f"--ignore=tests/rotary/{name}" for name in ("config", "test_safety.py")),
+        *(f"--ignore=tests/rotary/test_{name}.py" for name in ("diffusers", "vision_towers")),
     ],
     "lab": ["tests/lab/scoring"],
-}  # fmt: skip
+}
+OPTIONS = ["-o", "addopts=--import-mode=importlib", "-n", "0", "-m", "not slow"]
+OPTIONS += ["--hypothesis-profile=suite"]
 CONFIG = """
 [tool.mutmut]
 source_paths = ["src"]
 only_mutate = ["{file}"]
 also_copy = {copied}
-pytest_add_cli_args = ["-o", "addopts=--import-mode=importlib", "-n", "0", "-m", "not slow", "--hypothesis-profile=suite"]
+pytest_add_cli_args = {options}
 pytest_add_cli_args_test_selection = {tests}
 process_isolation = "forkserver"
 """
@@ -81,8 +85,9 @@ def mutate(out: Path, file: str) -> tuple[int, list[str]]:
     copy_repository(copy)
     beside = sorted(path.name for path in copy.iterdir() if path.name not in ("src", "tests"))
     path = f"src/ropewalk/{file}"
+    tests = TESTS[file.split("/")[0]]
     config = CONFIG.format(
-        file=path, copied=json.dumps(beside), tests=json.dumps(TESTS[file.split("/")[0]])
+        file=path, copied=json.dumps(beside), options=json.dumps(OPTIONS), tests=json.dumps(tests)
     )
     with (copy / "pyproject.toml").open("a", encoding="utf-8") as pyproject:
         pyproject.write(config)
@@ -101,6 +106,8 @@ def changed(diff: str) -> str:
 
 def main() -> None:
     """Mutate the files of the command line."""
+    if len(sys.argv) < 2 or set(sys.argv[2:]) - set(FILES):
+        raise SystemExit(f"mutants: usage: tests/mutants.py OUT [FILE ...], of {', '.join(FILES)}")
     out, files = Path(sys.argv[1]), sys.argv[2:] or FILES
     out.mkdir(parents=True)
     survivors = []
