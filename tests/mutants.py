@@ -11,6 +11,7 @@ printed, then the change of each mutant that no test noticed. longer-runs.md has
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -106,10 +107,17 @@ def changed(diff: str) -> str:
 
 def main() -> None:
     """Mutate the files of the command line."""
-    if len(sys.argv) < 2 or set(sys.argv[2:]) - set(FILES):
-        raise SystemExit(f"mutants: usage: tests/mutants.py OUT [FILE ...], of {', '.join(FILES)}")
-    out, files = Path(sys.argv[1]), sys.argv[2:] or FILES
-    out.mkdir(parents=True)
+    parser = argparse.ArgumentParser(description="Which changes of the code do tests notice?")
+    parser.add_argument("out", type=Path, metavar="OUT", help="a folder that is made")
+    parser.add_argument("files", nargs="*", metavar="FILE", help=f"of {', '.join(FILES)}")
+    asked = parser.parse_args()
+    if unknown := set(asked.files) - set(FILES):
+        parser.error(f"FILE must be one of {', '.join(FILES)}, got {unknown.pop()!r}")
+    out, files = asked.out, asked.files or FILES
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        parser.error(f"OUT must be a new folder: {error}")
     survivors = []
     print("| file | mutants | noticed | % |\n| --- | --- | --- | --- |")
     for file in files:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from refusals import check_refused
 
-from ropewalk import RotaryEmbedding, RotarySpec, XPosEmbedding, rotate, scaling
+from ropewalk import RotaryEmbedding, RotarySpec, XPosEmbedding, rerotate, rotate, scaling
 
 
 def spec(**arguments):
@@ -29,6 +29,8 @@ def test_spec():
         (spec(theta=-1e4), "theta must be finite and above 0, got -10000.0"),
         (spec(theta=float("inf")), "theta must be finite and above 0, got inf"),
         (spec(theta=float("nan")), "theta must be finite and above 0, got nan"),
+        (spec(head_dim=2**20), "head_dim must be at most 8,192, got 1048576"),
+        (spec(start=63), "start must leave at least 2 of the head_dim=64 dimensions"),
         (spec(theta=10**400), "theta must be finite and above 0, got 1000"),
         (spec(pairing="neox"), 'pairing must be "half" (dimensions i and i + R/2'),
         (spec(pairing=["half"]), "got ['half']"),
@@ -109,6 +111,8 @@ def test_module():
         (turn(offset=True), "offset must be an int, got True"),
         (turn(offset=FIVE[:1]), "offset must be an int, got tensor([0]); if it differs"),
         (lambda: RotaryEmbedding(64), "spec must be a RotarySpec, got 64"),
+        (lambda: rerotate(Q, FIVE, 64, ROPE.spec), "old must be a RotarySpec, got 64; pass a modu"),
+        (lambda: rerotate(Q, FIVE, ROPE.spec, ROPE), "new must be a RotarySpec, got RotaryEmb"),
     )
 
 
@@ -202,13 +206,18 @@ def test_rotate():
         frozen = torch.zeros_like(Q)
     check_refused(
         ValueError,
-        (rotated(pairing="neox"), "(2i and 2i + 1), got 'neox'"),
+        (rotated(pairing="neox"), 'pairing must be "half" (dimensions i and i + R/2'),
+        (rotated(write_pairing="neox"), 'write_pairing must be "half" (dimensions i and i + R/2'),
         (rotated(seq_dim=2), "seq_dim must be -2, for x of (B, H, S, D), or -3, for (B, S, H,"),
         (rotated(Q[0, 0], seq_dim=-3), "at least 3 axes if seq_dim=-3, got shape (5, 8)"),
         (rotated(seq_dim=-3), "x, 4 on axis -3 of shape (2, 4, 5, 8), got 5 rows"),
         (rotated(cos=COS[:4]), "both (B, S, R/2), got shapes (4, 4) and (5, 4)"),
         (rotated(cos=COS[0], sin=SIN[0]), "both (B, S, R/2), got shapes (4,) and (4,)"),
         (rotated(**three), "x has 2 for shape (2, 4, 5, 8) with seq_dim=-2, got shape (3"),
+        *(  # no axis of a batch
+            (rotated(Q[0, 0], COS.expand(b, 5, 4), SIN.expand(b, 5, 4)), "x has 1 for shape (5, 8)")
+            for b in (2, 5)
+        ),
         (rotated(start=1), f"{inside} 8 dimensions, got start=1 and R=8"),
         (rotated(start=-1), f"{inside} 8 dimensions, got start=-1 and R=8"),
         (rotated(Q[..., :6]), f"{inside} 6 dimensions, got start=0 and R=8"),
@@ -221,6 +230,9 @@ def test_rotate():
         TypeError,
         (rotated(cos=COS.bfloat16()), "cos must be float32 or float64 whatever x is, got torch.b"),
         (rotated(sin=SIN.half()), "sin must be float32 or float64 whatever x is, got torch.fl"),
+        (rotated([1]), "x must be a tensor, got list"),
+        (rotated(cos=[1]), "cos must be a tensor, got list"),
+        (rotated(sin=[1]), "sin must be a tensor, got list"),
         (rotated(out=[1]), "out must be a tensor, got list"),
         (rotated(adjoint="no"), "adjoint must be True or False, got 'no'"),
         (rotated(start=0.0), "start must be an int, got 0.0 of type float"),

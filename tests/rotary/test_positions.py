@@ -75,6 +75,24 @@ def test_coordinates_are_centers_of_patches_within_a_turn():
     assert built[1].tolist() == [-1.5, -0.5, 0.5, 1.5] * 2
 
 
+@given(
+    axes=st.lists(
+        st.tuples(st.floats(0.5, 4096), st.lists(st.integers(0, 4096), min_size=3, max_size=3)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_fractions_run_from_minus_to_plus_a_quarter_turn(axes):
+    """Also with axes of a batch behind the first."""
+    sizes = [size for size, _ in axes]
+    rows = torch.tensor([row for _, row in axes])
+    built = positions.fractions(rows, sizes)
+    assert built.dtype == torch.float64
+    for (size, row), found in zip(axes, built.tolist(), strict=True):
+        assert found == pytest.approx([(2 * at / size - 1) * math.pi / 2 for at in row])
+    assert torch.equal(positions.fractions(rows[:, None], sizes), built[:, None])
+
+
 # Multimodal prompts
 
 segments = st.lists(
@@ -271,5 +289,7 @@ def test_a_mistake_is_named():
         (made(multimodal, None), "segments must be a list of ints (text)"),
         (made(multimodal, "abc"), "segments must be a list of ints (text)"),
         (made(multimodal, [True]), "each text segment must be an int, got T"),
+        (made(padded, [[0, 1]]), "mask must be a tensor of 0 and 1, or of False and True, got [["),
+        (made(padded, torch.tensor([[0, 2]])), "mask must be a tensor of 0 and 1, or of False and"),
         (made(grid, 3, 2.0), "width must be an int, got 2.0 of type float"),
     )

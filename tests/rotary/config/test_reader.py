@@ -251,6 +251,72 @@ def test_query_temperatures():
     assert scout.layer(3).query_temperature == QueryTemperature(0.1, 8192, first=1)
     ministral = published_spec("ministral-3-3b-reasoning-2512")
     assert {layer.query_temperature for layer in ministral.layers} == {QueryTemperature(0.1, 16384)}
+    at = torch.tensor([[0, 8190], [8191, 100_000]])
+    for steps in (True, False):
+        given = QueryTemperature(0.1, 8192, first=1, steps=steps).at(at)
+        over = [(p + 1) // 8192 + 1 if steps else max(1, (p + 1) / 8192) for p in at.flatten()]
+        wanted = torch.tensor([1 + 0.1 * math.log(each) for each in over]).reshape(2, 2)
+        torch.testing.assert_close(given, wanted)
+    for wrong in (torch.tensor([1.0]), torch.tensor([3, -1])):
+        with pytest.raises(ValueError, match="positions must be integers of at least 0, got tens"):
+            QueryTemperature(0.1, 8192).at(wrong)
+
+
+def of_three_layers(model_type, **keys):
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
+    return ModelSpec.from_config({"model_type": model_type, **sizes, **keys}).layers
+
+
+@pytest.mark.parametrize(
+    ("model_type", "keys", "rotating"),
+    [
+        ("lfm2", {"full_attn_idxs": [1]}, [1]),
+        ("lfm2", {"full_attn_idxs": []}, []),
+        ("bamba", {"attn_layer_indices": [0, 2]}, [0, 2]),
+        ("recurrent_gemma", {"block_types": ["attention", "recurrent"]}, [0, 2]),
+    ],
+)
+def test_keys_that_list_the_layers_with_a_rope(model_type, keys, rotating):
+    layers = of_three_layers(model_type, **keys)
+    assert [i for i, layer in enumerate(layers) if layer.rope is not None] == rotating
+
+
+def test_a_key_that_lists_the_layers_with_a_rule():
+    section = {"rope_type": "linear", "factor": 2.0}
+    layers = of_three_layers("molmo2_text", rope_scaling=section, rope_scaling_layers=[0, 2])
+    rule = scaling.Linear(2.0)
+    assert [layer.rope.scaling for layer in layers] == [rule, None, rule]
+
+
+def test_lists_of_layers_that_cannot_be():
+    check_refused(
+        ValueError,
+        *(
+            (lambda model_type=name, keys=keys: of_three_layers(model_type, **keys), message)
+            for name, keys, message in [
+                ("lfm2", {"full_attn_idxs": [3]}, "full_attn_idxs must have layers 0..2, got 3"),
+                ("lfm2", {"full_attn_idxs": [-1]}, "full_attn_idxs must have layers 0..2, got -1"),
+                ("lfm2", {"full_attn_idxs": [True]}, "must have layers 0..2, got True"),
+                ("lfm2", {"full_attn_idxs": [0] * 4}, "must list each of 3 layers once, got 4"),
+                ("bamba", {"attn_layer_indices": 2}, "attn_layer_indices must be a list, got 2"),
+                ("recurrent_gemma", {"block_types": []}, "block_types must name each of 3 layers"),
+                ("recurrent_gemma", {"block_types": ["x"]}, "must be a known type of layer, got 'x"),
+                (
+                    "molmo2_text",
+                    {"rope_scaling_layers": [5]},
+                    "rope_scaling_layers must have layers 0..2, got 5",
+                ),
+            ]
+        ),
+    )
+
+
+def test_a_model_spec_of_something_else():
+    check_refused(
+        TypeError,
+        (lambda: ModelSpec([LayerSpec(None)]), "stacks must be a mapping of name to layers, got ["),
+        (lambda: ModelSpec({"text": [None]}), "stacks['text'] must have a LayerSpec for each"),
+    )
 
 
 def test_rope_of_one_layer():

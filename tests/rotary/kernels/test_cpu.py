@@ -498,7 +498,11 @@ def test_rotation_in_place_serves_inference_mode():
         assert torch.equal(rotate(x, cos, sin, pairing="half", out=x), expected)
 
 
-@pytest.mark.parametrize("strides", [(0, 8, 4, 1), (0, 0, 8, 1), (32, 8, 8, 1), (64, 32, 1, 1)])
+# In the last, the second axis begins within what the third and fourth reach together.
+OVERLAPPING = [(0, 8, 4, 1), (0, 0, 8, 1), (32, 8, 8, 1), (64, 32, 1, 1), (0, 30, 8, 1)]
+
+
+@pytest.mark.parametrize("strides", OVERLAPPING)
 def test_out_that_overlaps_itself_is_refused(strides):
     """Fails if elements are rotated twice, or in an order that decides what they become."""
     cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
@@ -507,6 +511,15 @@ def test_out_that_overlaps_itself_is_refused(strides):
     with pytest.raises(ValueError, match="a memory cell for each of its elements"):
         rotate(x, cos, sin, pairing="half", out=x)
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 4, 8), (2, 0, 4, 8), (1, 1, 4, 8)])
+def test_out_may_have_a_stride_of_zero_where_nothing_shares_memory(shape):
+    """Fails if an axis of size 1, or one of a tensor without elements, is called an overlap."""
+    cos, sin = RotaryEmbedding(RotarySpec(head_dim=8)).tables(torch.arange(4))
+    x = torch.randn(64).as_strided(shape, (0, 32 if shape[1] > 1 else 0, 8, 1))
+    expected = rotate(x.clone(), cos, sin, pairing="half")
+    assert torch.equal(rotate(x, cos, sin, pairing="half", out=x), expected)
 
 
 @given(
