@@ -168,7 +168,7 @@ def test_a_tensor_that_is_not_dense(make):
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_nested_tensor():
     x, p = (torch.nested.nested_tensor([*of], layout=torch.jagged) for of in (Q, (FIVE, FIVE)))
-    dense = "must be a dense tensor, got a nested one"
+    dense = "must be a dense tensor, got a nested one of layout torch."
     check_refused(
         (TypeError, ValueError),
         (turn(x), "seq_dim must be -2, for x of (B, H, S, D), or -3, for (B, S, H, D), got -2 for"),
