@@ -15,6 +15,7 @@ from refusals import check_refused
 from torch import Tensor
 
 from ropewalk import RotaryEmbedding, RotarySpec, axes, rotate
+from ropewalk.rotary.axes import as_code, check_axes
 
 PAIRINGS = ["half", "interleaved"]
 pairings = st.sampled_from(PAIRINGS)
@@ -157,7 +158,80 @@ def test_every_axis_has_its_share(sizes):
         assert [sum(axis == a for axis, _ in found) for a in range(count)] == [sizes[0]] * count
 
 
+@given(pairs=st.integers(1, 9), count=st.integers(1, 3), idle=st.integers(0, 2))
+def test_geometric_frequencies_grow_from_one_to_theta_on_every_axis(pairs, count, idle):
+    found = axes.geometric(pairs, count, idle)
+    assert found[:idle] == ((0, None),) * idle
+    for axis in range(count):
+        exponents = [exponent for a, exponent in found[idle:] if a == axis]
+        assert exponents == [Fraction(-j, pairs - 1) if j else 0 for j in range(pairs)]
+    assert [a for a, _ in found[idle:]] == [*range(count)] * pairs
+    assert axes.geometric(pairs) == axes.geometric(pairs, 1, 0)
+
+
+@given(
+    sections=st.lists(st.integers(1, 6), min_size=2, max_size=4),
+    pairs=st.integers(1, 24) | st.none(),
+)
+def test_axes_take_turns_until_one_has_its_share(sections, pairs):
+    count, total = len(sections), sum(sections) if pairs is None else pairs
+    found = axes.interleaved(sections, pairs)
+    assert [e for _, e in found] == [Fraction(i, total) for i in range(total)]
+    for i, (axis, _) in enumerate(found):
+        turn, at = divmod(i, count)
+        assert axis == (at if at and turn < sections[at] else 0)
+    assert axes.round_robin(total, count) == tuple(
+        (i % count, Fraction(i, total)) for i in range(total)
+    )
+    assert axes.round_robin(total) == axes.round_robin(total, 2)
+
+
 # What a spec says besides
+
+
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    count=st.integers(1, 3),
+    idle=st.integers(0, 2),
+    part=any_specs(),
+)
+def test_axes_are_shown_as_the_code_that_makes_them(sizes, count, idle, part):
+    pairs, turned = sizes[0], tuple(reversed(range(len(sizes))))
+    for given_axes in (
+        axes.sectioned(sizes),
+        axes.interleaved(sizes),
+        axes.interleaved(sizes, pairs),
+        axes.round_robin(pairs, count) if pairs >= count else axes.round_robin(pairs, 1),
+        axes.axial(sizes),
+        axes.axial(sizes, turned),
+        axes.pixtral(2 * pairs * count, count),
+        axes.alternating(pairs),
+        axes.alternating(pairs, (1, 0)),
+        axes.geometric(pairs, count, idle),
+        axes.ernie((pairs, pairs, sizes[-1])),
+        part.axes,
+    ):
+        written = eval(as_code(given_axes), {"axes": axes})
+        assert check_axes(written, len(given_axes)) == given_axes
+
+
+def test_axes_are_shown_briefly():
+    shown = [
+        (axes.sectioned((3, 2, 3)), "axes.sectioned((3, 2, 3))"),
+        (axes.interleaved((4, 3, 2)), "axes.interleaved((4, 3, 2))"),
+        (axes.interleaved((9, 2, 1), 7), "axes.interleaved((4, 2, 1))"),
+        (axes.round_robin(5, 2), "axes.round_robin(5, 2)"),
+        (axes.axial((2, 3)), "axes.axial((2, 3))"),
+        (axes.axial((2, 3), (1, 0)), "axes.axial((2, 3), (1, 0))"),
+        (axes.pixtral(12), "axes.pixtral(12, 2)"),
+        (axes.alternating(3), "axes.alternating(3)"),
+        (axes.alternating(3, (1, 0)), "axes.alternating(3, (1, 0))"),
+        (axes.geometric(3, 2, 1), "axes.geometric(3, 2, 1)"),
+        (axes.ernie((3, 3, 2)), "axes.ernie((3, 3, 2))"),
+        (((0, Fraction(1, 3)),) * 4, "((0, '1/3'),) * 4"),
+        (((0, Fraction(2)), (0, None), (0, Fraction(1, 3))), "((0, 2), (0, None), (0, '1/3'))"),
+    ]
+    assert [as_code(made) for made, _ in shown] == [code for _, code in shown]
 
 
 def test_continuous_positions_are_angles_in_float64_with_gradients():
@@ -260,6 +334,31 @@ def test_axes_that_cannot_be_are_an_error():
         (lambda: axes.alternating(0), "pairs must be at least 1, got 0"),
         (lambda: axes.sectioned([]), "sections must have a size for each axis, got []"),
         (lambda: axes.interleaved((2, -1)), "sections[1] must be at least 1, got -1"),
+        (lambda: axes.pixtral(8, 0), "count must be at least 1, got 0"),
+        (lambda: axes.pixtral(2, 2), "rotary_dim must be at least 4, got 2"),
+        (lambda: axes.interleaved((2, 1), 0), "pairs must be at least 1, got 0"),
+        (lambda: axes.round_robin(0), "pairs must be at least 1, got 0"),
+        (lambda: axes.round_robin(4, 0), "count must be at least 1, got 0"),
+        (lambda: axes.geometric(0), "pairs must be at least 1, got 0"),
+        (lambda: axes.geometric(2, 0), "count must be at least 1, got 0"),
+        (lambda: axes.geometric(2, idle=-1), "idle must be at least 0, got -1"),
+        *(
+            (
+                lambda make=make, many=many: make(*many),
+                "must have at most 4,096 pairs in total, got",
+            )
+            for make, many in [
+                (axes.axial, [(2**11, 2**11 + 1)]),
+                (axes.pixtral, [2**40]),
+                (axes.alternating, [2**11 + 1]),
+                (axes.sectioned, [(2**40, 1)]),
+                (axes.interleaved, [(2, 1), 2**40]),
+                (axes.round_robin, [2**12 + 1]),
+                (axes.ernie, [(2**11, 2**11, 1)]),
+                (axes.geometric, [2**10, 4, 1]),
+            ]
+        ),
+        (lambda: axes.ernie(()), "sections must have a size for each axis"),
         (lambda: axes.ernie((3, 2, 1)), "the first two equal, got (3, 2, 1)"),
         (lambda: axes.ernie((3, 3)), "pairs of height, width and time, the first two"),
     )

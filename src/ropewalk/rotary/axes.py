@@ -26,6 +26,8 @@ __all__ = [
     "sectioned",
 ]
 
+MAX_PAIRS = 4_096  # many times the most published pairs; bounds the cost of frequencies
+
 
 def axial(pairs: Sequence[int], order: Sequence[int] | None = None) -> Axes:
     """Return axes one after the other, each with all frequencies of a rope of its own size.
@@ -59,7 +61,9 @@ def pixtral(rotary_dim: int, count: int = 2) -> Axes:
         >>> [(axis, str(exponent)) for axis, exponent in axes.pixtral(8)]
         [(0, '0'), (0, '1/2'), (1, '1/4'), (1, '3/4')]
     """
+    check_int("count", count, 1)
     check_int("rotary_dim", rotary_dim, 2 * count)
+    _check_total(rotary_dim // 2)
     if rotary_dim % (2 * count):
         raise ValueError(f"rotary_dim must be a multiple of {2 * count}, got {rotary_dim}")
     exponents = standard_exponents(rotary_dim)
@@ -78,6 +82,7 @@ def alternating(pairs: int, order: Sequence[int] = (0, 1)) -> Axes:
         [(0, '0'), (1, '0'), (0, '1/2'), (1, '1/2')]
     """
     check_int("pairs", pairs, 1)
+    _check_total(pairs * len(order))
     return tuple((axis, Fraction(j, pairs)) for j in range(pairs) for axis in order)
 
 
@@ -113,6 +118,8 @@ def interleaved(sections: Sequence[int], pairs: int | None = None) -> Axes:
     """
     _check_sizes("sections", sections)
     count, pairs = len(sections), sum(sections) if pairs is None else pairs
+    check_int("pairs", pairs, 1)
+    _check_total(pairs)
     owners = [0] * pairs
     for axis in range(1, count):
         for i in range(axis, min(count * sections[axis], pairs), count):
@@ -130,6 +137,9 @@ def round_robin(pairs: int, count: int = 2) -> Axes:
         >>> [(axis, str(exponent)) for axis, exponent in axes.round_robin(4)]
         [(0, '0'), (1, '1/4'), (0, '1/2'), (1, '3/4')]
     """
+    check_int("pairs", pairs, 1)
+    check_int("count", count, 1)
+    _check_total(pairs)
     exponents = standard_exponents(2 * pairs)
     return tuple((i % count, exponent) for i, exponent in enumerate(exponents))
 
@@ -170,6 +180,7 @@ def geometric(pairs: int, count: int = 1, idle: int = 0) -> Axes:
     """
     for name, value, least in (("pairs", pairs, 1), ("count", count, 1), ("idle", idle, 0)):
         check_int(name, value, least)
+    _check_total(pairs * count + idle)
     exponents = [Fraction(-j, max(pairs - 1, 1)) for j in range(pairs)]
     return ((0, None),) * idle + tuple((axis, e) for e in exponents for axis in range(count))
 
@@ -184,7 +195,6 @@ def as_code(given: Axes) -> str:
     candidates: list[tuple[Callable[..., Axes], tuple[object, ...]]] = [
         (sectioned, (shares,)),
         (interleaved, (shares,)),
-        (interleaved, ((1, *shares[1:]), pairs)),
         (round_robin, (pairs, count)),
         (axial, (shares,)),
         (axial, (shares, order)),
@@ -247,3 +257,9 @@ def _check_sizes(name: str, sizes: Sequence[int]) -> None:
         raise ValueError(f"{name} must have a size for each axis, got {shown(sizes)}")
     for i, size in enumerate(sizes):
         check_int(f"{name}[{i}]", size, 1)
+    _check_total(sum(sizes))
+
+
+def _check_total(pairs: int) -> None:
+    if pairs > MAX_PAIRS:
+        raise ValueError(f"axes must have at most {MAX_PAIRS:,} pairs in total, got {pairs:,}")

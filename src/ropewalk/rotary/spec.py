@@ -28,7 +28,7 @@ from ropewalk.rotary.scaling import Proportional, Scaling, UnscaledRope
 
 __all__ = ["Axes", "Pairing", "RotarySpec", "check_pairing"]
 
-MAX_HEAD_DIM = 8_192  # many times the widest published head; bounds the cost of frequencies
+MAX_HEAD_DIM = 2 * axes.MAX_PAIRS
 
 #: Names that other code uses for the fields of a spec.
 ELSEWHERE = {"base": "theta", "rope_theta": "theta", "dim": "rotary_dim"}

@@ -300,7 +300,11 @@ def test_lists_of_layers_that_cannot_be():
                 ("lfm2", {"full_attn_idxs": [0] * 4}, "must list each of 3 layers once, got 4"),
                 ("bamba", {"attn_layer_indices": 2}, "attn_layer_indices must be a list, got 2"),
                 ("recurrent_gemma", {"block_types": []}, "block_types must name each of 3 layers"),
-                ("recurrent_gemma", {"block_types": ["x"]}, "must be a known type of layer, got 'x"),
+                (
+                    "recurrent_gemma",
+                    {"block_types": ["x"]},
+                    "must be a known type of layer, got 'x",
+                ),
                 (
                     "molmo2_text",
                     {"rope_scaling_layers": [5]},
