@@ -195,7 +195,6 @@ def as_code(given: Axes) -> str:
     candidates: list[tuple[Callable[..., Axes], tuple[object, ...]]] = [
         (sectioned, (shares,)),
         (interleaved, (shares,)),
-        (round_robin, (pairs, count)),
         (axial, (shares,)),
         (axial, (shares, order)),
         (pixtral, (2 * pairs, count)),
