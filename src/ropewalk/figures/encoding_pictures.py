@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ropewalk.figures.drawing import Scheme, style
@@ -197,4 +198,4 @@ def _mean_diagonal(rows: Table, away: int) -> str:
     """Return the mean similarity of positions so far apart, in words."""
     diagonal = [rows[place][place + away] for place in range(len(rows) - away)]
     known = [number for number in diagonal if not math.isnan(number)]
-    return short(round(sum(known) / len(known), 3)) if known else "undefined"
+    return short(round(fmean(known), 3)) if known else "undefined"

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
@@ -56,7 +57,7 @@ def smoothed(curve: Curve, width: int) -> Curve:
     loss = curve.loss
     reach = (width - 1) // 2
     windows = [loss[max(0, i - reach) : i + reach + 1] for i in range(len(loss))]
-    return Curve(curve.seed, curve.x, tuple(sum(w) / len(w) for w in windows), curve.diverged)
+    return Curve(curve.seed, curve.x, tuple(fmean(w) for w in windows), curve.diverged)
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve | None:
@@ -80,7 +81,7 @@ def means_by_length(seeds: Sequence[Sequence[float | None]]) -> list[float | Non
     means: list[float | None] = []
     for values in zip(*seeds, strict=True):
         known = [value for value in values if value is not None]
-        means.append(sum(known) / len(known) if len(known) == len(values) else None)
+        means.append(fmean(known) if len(known) == len(values) else None)
     return means
 
 

@@ -30,6 +30,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -97,7 +98,7 @@ def _one_point(group: Sequence[Facts]) -> Facts:
         return group[0]
     point, losses = dict(group[-1]), [each["loss"] for each in group]
     known = [loss for loss in losses if loss is not None]
-    point["loss"] = round(sum(known) / len(known), 4) if len(known) == len(losses) else None
+    point["loss"] = round(fmean(known), 4) if len(known) == len(losses) else None
     gradients = [each["gradient"] for each in group if each.get("gradient") is not None]
     return point | ({"gradient": max(gradients)} if gradients else {})
 

@@ -6,6 +6,7 @@ The last of them say what its tests do not answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from ropewalk.checks import joined
 from ropewalk.encodings.biases import bucket_borders
@@ -282,7 +283,7 @@ def sentence_counts(results: Results, split: str) -> list[str]:
 def _bin_mean(row: EncodingResults, split: str, place: int) -> float | None:
     bins = [cell.scores[split].by_length for cell in row.cells]
     values = [scores[place].bleu for scores in bins if scores is not None]
-    return sum(values) / len(values) if values else None
+    return fmean(values) if values else None
 
 
 def _solved(results: Results) -> list[str]:

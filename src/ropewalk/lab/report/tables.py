@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from ropewalk.checks import joined
@@ -201,7 +202,7 @@ def _length_cell(row: EncodingResults, split: str, place: int) -> TableCell:
     bins = [cell.scores[split].by_length for cell in row.cells]
     values = [scores[place].bleu if scores else None for scores in bins]
     known = [value for value in values if value is not None]
-    mean = sum(known) / len(known) if known and len(known) == len(values) else None
+    mean = fmean(known) if known and len(known) == len(values) else None
     return _seeds_cell(format_number(mean), map(format_number, values))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -49,7 +50,7 @@ def summarize(rows: Sequence[Facts], splits: Collection[str], keys: Collection[s
 def spread(values: list[float | None]) -> Facts:
     """Return all values and their mean, which is None if one is missing (a diverged cell)."""
     known = [value for value in values if value is not None]
-    mean = round(sum(known) / len(known), 5) if len(known) == len(values) else None
+    mean = round(fmean(known), 5) if len(known) == len(values) else None
     return {"mean": mean, "values": values}
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TypeVar
 
 from ropewalk.checks import shown
@@ -165,7 +166,7 @@ def _over_seeds(point: Settings, of_seeds: Sequence[Facts], key: str) -> Decodin
         values = tuple(of_seed.get(name) for of_seed in of_seeds)
         known = [value for value in values if value is not None]
         scores[name] = values
-        scores[f"mean_{name}"] = sum(known) / len(known) if known else None
+        scores[f"mean_{name}"] = fmean(known) if known else None
     return DecodingTrial(settings=dict(point), **scores)
 
 

@@ -13,6 +13,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
@@ -142,7 +143,7 @@ def _sentence_score(length: int, reference_length: int, matches: Sequence[int]) 
         precision = 100 * (matched or 0.5**misses) / (length - order)
         logarithms.append(math.log(precision))
     penalty = min(1.0, math.exp(1 - reference_length / length))
-    return penalty * math.exp(sum(logarithms) / len(logarithms))
+    return penalty * math.exp(fmean(logarithms))
 
 
 def bleu_from_statistics(sums: Tensor) -> Tensor:
