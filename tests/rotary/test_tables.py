@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk import RotarySpec, rotate, scaling
+from ropewalk import RotarySpec, axes, rotate, scaling
 from ropewalk.rotary.kernels import operator
-from ropewalk.rotary.tables import RotaryTables, apply_tables
+from ropewalk.rotary.tables import RotaryTables, apply_tables, at_lengths, constants
 
 SPECS = {
     "whole": RotarySpec(12),
@@ -29,6 +29,10 @@ SPECS = {
     "amplitude": RotarySpec(12, amplitude=1.5),
 }
 DYNAMIC = RotarySpec(8, scaling=scaling.DynamicNTK(2.0, 16))
+LONGROPE = RotarySpec(8, scaling=scaling.LongRoPE((1.0,) * 4, (1.0, 2.0, 4.0, 8.0), 16, factor=4.0))
+CONTINUOUS = RotarySpec(8, continuous=True, scaling=LONGROPE.scaling)
+DEPENDING = [DYNAMIC, LONGROPE, CONTINUOUS]
+CPU = torch.device("cpu")
 
 
 def by_blocks(spec: RotarySpec, x, cos, sin, adjoint=False):
@@ -108,3 +112,95 @@ def test_copies_leave_the_rows_behind():
     for copied in (copy.deepcopy(tables), pickle.loads(pickle.dumps(tables))):
         assert copied.cached_rows(None) is None
         assert torch.equal(copied.at(torch.arange(5))[0], tables.at(torch.arange(5))[0])
+
+
+@pytest.mark.parametrize("spec", DEPENDING, ids=str)
+@given(length=st.integers(1, 64))
+def test_what_a_compiler_traces_is_what_is_computed(spec, length):
+    """The traced path is plain code too, and is called here without a compiler."""
+    tables, (per_pair, amplitude) = RotaryTables(spec), constants(spec, length)
+    traced, factor = tables._traced(length, CPU)
+    assert traced.dtype == (torch.float64 if spec.continuous else torch.int64)
+    assert (traced.tolist(), factor.item()) == (list(per_pair), amplitude)
+    assert factor.dtype == torch.float64
+    name, of_batch = tables._registered_name, torch.tensor([length, 1, 64])
+    expected = at_lengths(of_batch, spec, name)
+    given_to = (name, spec.pairs, not spec.continuous)
+    for found, other in zip(
+        torch.ops.ropewalk.at_lengths(of_batch, *given_to), expected, strict=True
+    ):
+        assert torch.equal(found, other)
+    shapes = torch.ops.ropewalk.at_lengths(of_batch.to("meta"), *given_to)
+    for found, other in zip(shapes, expected, strict=True):
+        assert found.is_meta
+        assert (found.shape, found.dtype) == (other.shape, other.dtype)
+
+
+def test_a_rope_of_another_process_is_made_there_too():
+    with pytest.raises(ValueError, match="rope must be one that this process has made, got none"):
+        torch.ops.ropewalk.at_lengths(torch.tensor([3]), "unknown", 4, True)
+    tables = pickle.loads(pickle.dumps(RotaryTables(DYNAMIC)))
+    torch.ops.ropewalk.at_lengths(torch.tensor([3]), tables._registered_name, 4, True)
+
+
+@pytest.mark.parametrize(
+    "spec", [*SPECS.values(), *DEPENDING, RotarySpec(8, axes=axes.axial((2, 2)))], ids=str
+)
+def test_tables_are_where_their_tensor_is(spec):
+    """Fails if something is made on torch's default device instead."""
+    length = 20 if spec.needs_length else None
+    lengths = None if length is None else torch.tensor([20, 9])
+    x = torch.randn(2, 1, 5, spec.head_dim)
+    where = torch.arange(5).expand(*[2] * (spec.axis_count > 1), 5).clone()
+    calls = [(x, None, 3, length), (x, where, 0, length), (x, None, 0, lengths)]
+    expected = [RotaryTables(spec).for_tensor(*call) for call in calls]
+    factor = RotaryTables(spec).amplitude(length, CPU), RotaryTables(spec).amplitude(lengths, CPU)
+    with torch.device("meta"):
+        tables = RotaryTables(spec)
+        found = [tables.for_tensor(*call) for call in calls]
+        assert tables.amplitude(length, CPU) == factor[0]
+        traced = length is not None and tables._traced(length, CPU)
+        assert not traced or not (traced[0].is_meta or traced[1].is_meta)
+        assert torch.equal(
+            *(torch.as_tensor(f, device=CPU) for f in (tables.amplitude(lengths, CPU), factor[1]))
+        )
+    for ours, theirs in zip(found, expected, strict=True):
+        assert all(map(torch.equal, ours, theirs))
+    there = tables.for_tensor(x.to("meta"), None, 3, length)
+    assert all(table.is_meta for table in there)
+
+
+def test_rows_of_two_devices_are_kept_apart():
+    tables, x = RotaryTables(LONGROPE), torch.randn(1, 1, 5, 8)
+    for length in (9, 20, 9):
+        for each in (x, x.to("meta")):
+            tables.for_tensor(each, None, 0, length)
+    assert {(device.type, key) for device, key in tables._rows} == {
+        (device, LONGROPE.length_key(length)) for device in ("cpu", "meta") for length in (9, 20)
+    }
+
+
+def test_rows_serve_until_a_later_position_is_asked():
+    tables = RotaryTables(SPECS["whole"])
+    tables.for_tensor(torch.randn(1, 1, 8, 12), None)
+    rows = tables.cached_rows(None)
+    tables.for_tensor(torch.randn(1, 1, 3, 12), None, 5)
+    assert tables.cached_rows(None) is rows
+    tables.for_tensor(torch.randn(1, 1, 3, 12), None, 6)
+    assert len(tables.cached_rows(None)[0]) == 16
+
+
+def test_a_tensor_of_another_class_has_tables_of_its_length():
+    class Own(torch.Tensor):
+        pass
+
+    x = torch.randn(1, 1, 5, 8)
+    for length in (9, 20):
+        ours = RotaryTables(LONGROPE).for_tensor(x.as_subclass(Own), None, 0, length)
+        assert all(map(torch.equal, ours, RotaryTables(LONGROPE).for_tensor(x, None, 0, length)))
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_a_tensor_without_a_batch_has_one_length(count):
+    with pytest.raises(ValueError, match=r"length must be an int, or integers of shape \(1,\)"):
+        RotaryTables(DYNAMIC).for_tensor(torch.randn(5, 8), None, 0, torch.full((count,), 9))
