@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checks import check_int, shown
@@ -86,7 +87,7 @@ def attention_maps(maps: Mapping[str, Sequence[Sequence[Matrix]]]) -> Picture:
     told = []
     for name, stack in found.items():
         largest = [max(weights) for layer in stack for head in layer for weights in head]
-        told.append(f"{name}, {short(round(sum(largest) / len(largest), 3))}")
+        told.append(f"{name}, {short(round(fmean(largest), 3))}")
     alt += f"Largest weight of each query, mean over all queries and heads: {'; '.join(told)}."
     return Picture(draw, alt, {"weights": found})
 
@@ -173,7 +174,7 @@ def score_by_distance(
     scores: dict[str, Row] = {}
     if q is None:
         scores[alone] = [math.cos(d * speeds[pair]) for d in away]
-        scores[every] = [sum(math.cos(d * f) for f in speeds) / len(speeds) for d in away]
+        scores[every] = [fmean(math.cos(d * f) for f in speeds) for d in away]
         scores["decay: mean of |S_j|, RoFormer"] = [_decay(speeds, d) for d in away]
     else:
         pairs = zip(_pairs("q", q, speeds), _pairs("k", k, speeds), speeds, strict=True)

@@ -72,7 +72,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve | None:
     xs = sorted({start, stop, *(x for x in kept[0].x if start < x < stop)}) if start <= stop else []
     if not xs:
         return None
-    means = (sum(_interpolate(curve, x) for curve in kept) / len(kept) for x in xs)
+    means = (fmean(_interpolate(curve, x) for curve in kept) for x in xs)
     return Curve(kept[0].seed, tuple(xs), tuple(means))
 
 
