@@ -136,6 +136,21 @@ def test_what_a_compiler_traces_is_what_is_computed(spec, length):
         assert (found.shape, found.dtype) == (other.shape, other.dtype)
 
 
+@pytest.mark.parametrize("spec", [*SPECS.values(), *DEPENDING], ids=str)
+def test_the_code_that_a_compiler_traces_makes_the_same_tables(spec, monkeypatch):
+    """Run without a compiler; that it can be traced is tested where models are compiled."""
+    lengths = [20, 9, torch.tensor([20, 9])] if spec.needs_length else [None]
+    x = torch.randn(2, 1, 5, spec.head_dim)
+    expected = [RotaryTables(spec).for_tensor(x, None, 3, length) for length in lengths]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    tables = RotaryTables(spec)
+    for length, theirs in zip(lengths, expected, strict=True):
+        ours = tables.for_tensor(x, None, 3, length)
+        for table, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(table, other, rtol=0, atol=1e-6)
+    assert not tables._rows  # they would become constants of the graph
+
+
 def test_a_rope_of_another_process_is_made_there_too():
     with pytest.raises(ValueError, match="rope must be one that this process has made, got none"):
         torch.ops.ropewalk.at_lengths(torch.tensor([3]), "unknown", 4, True)
