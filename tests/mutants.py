@@ -6,7 +6,7 @@
 copies the working tree to OUT, changes each function of the files (of all `FILES` by default) in
 small ways, one at a time, and runs the tests that cover the function. Strings, annotations and what
 is raised stay as they are. A file takes up to half an hour on two cores. A row for each file is
-printed, then the change of each mutant that no test noticed. longer-runs.md has the last ones.
+printed, then the change of each mutant that no test noticed.
 """
 
 from __future__ import annotations
