@@ -29,7 +29,7 @@ from ropewalk.lab.scoring.bleu import (
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra 'lab'")
 
-sentences = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
+sentences = st.lists(st.sampled_from([*WORDS, WORDS[0].upper()]), max_size=9).map(" ".join)
 corpora = st.integers(1, 6).flatmap(
     lambda n: st.tuples(*[st.lists(sentences, min_size=n, max_size=n)] * 2)
 )
@@ -44,6 +44,7 @@ def test_scores_and_statistics_are_those_of_sacrebleu(corpus, lowercase):
     assert found.bleu == bleu.score
     statistics = bleu_statistics(hypotheses, references, lowercase=lowercase)[0]
     assert torch.equal(found.statistics, statistics)
+    assert statistics.dtype == torch.float64
     total = statistics.sum(0)
     assert total.tolist() == [bleu.sys_len, bleu.ref_len, *bleu.counts, *bleu.totals]
     if bleu.sys_len:
@@ -63,9 +64,12 @@ def test_scores_and_statistics_are_those_of_sacrebleu(corpus, lowercase):
     assert sentence_scores(length, reference_length, matches) == pytest.approx(found.sentence_bleu)
 
 
+some = st.sampled_from([0, 0, 1, 2, 7, 40])  # often nothing
+
+
 @given(
-    totals=st.lists(st.integers(0, 40), min_size=4, max_size=4),
-    matched=st.lists(st.integers(0, 40), min_size=4, max_size=4),
+    totals=st.lists(some, min_size=4, max_size=4),
+    matched=st.lists(some, min_size=4, max_size=4),
     reference=st.integers(1, 60),
 )
 def test_any_statistics_score_as_in_sacrebleu(totals, matched, reference):
@@ -77,6 +81,9 @@ def test_any_statistics_score_as_in_sacrebleu(totals, matched, reference):
     )
     row = torch.tensor([totals[0], reference, *matched, *totals], dtype=torch.float64)
     assert bleu_from_statistics(row).item() == pytest.approx(expected.score, abs=1e-9)
+    others = torch.tensor([[1] * 10, [0] * 10, [5, 5, 0, 0, 0, 0, 5, 4, 3, 2]])
+    several = bleu_from_statistics(torch.stack([row, *others]))
+    assert several.tolist() == pytest.approx([expected.score, 100, 0, 0], abs=1e-9)
 
 
 def test_scores_are_those_of_the_sacrebleu_command(tmp_path):
