@@ -64,12 +64,12 @@ def test_scores_and_statistics_are_those_of_sacrebleu(corpus, lowercase):
     assert sentence_scores(length, reference_length, matches) == pytest.approx(found.sentence_bleu)
 
 
-some = st.sampled_from([0, 0, 1, 2, 7, 40])  # often nothing
+counts = st.sampled_from([0, 0, 1, 2, 7, 40])  # often no match
 
 
 @given(
-    totals=st.lists(some, min_size=4, max_size=4),
-    matched=st.lists(some, min_size=4, max_size=4),
+    totals=st.lists(counts, min_size=4, max_size=4),
+    matched=st.lists(counts, min_size=4, max_size=4),
     reference=st.integers(1, 60),
 )
 def test_any_statistics_score_as_in_sacrebleu(totals, matched, reference):
