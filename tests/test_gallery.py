@@ -65,6 +65,7 @@ def as_dark(light: str) -> str:
     return COLOR.sub(lambda found: colors.get(found[0], found[0]), light)
 
 
+@pytest.mark.longer
 @pytest.mark.slow
 def test_the_pictures_are_what_the_code_draws(drawn):
     """Dark ones are drawn where they have images; the others are the light ones in dark colors."""

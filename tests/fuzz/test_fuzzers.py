@@ -23,7 +23,7 @@ if sys.platform != "linux":
 
 mutations, kills = load_scripts("tests/fuzz", "mutations", "kills")
 
-TIMES = {"checkpoints": 40, "configs": 60, "gzip": 25}
+TIMES = {"checkpoints": 40, "configs": 30, "gzip": 25}
 SLOW = ["configs"]
 
 

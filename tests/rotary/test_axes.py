@@ -5,9 +5,11 @@ direction, or is read from or written to the wrong dimensions.
 """
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -370,3 +372,22 @@ def test_axes_that_cannot_be_are_an_error():
         (lambda: axes.sectioned((2, "2")), "sections[1] must be an int, got '2'"),
         *((lambda form=form: form(8), sizes) for form in forms),
     )
+
+
+@given(st.integers(2, 40), st.integers(1, 3), st.integers(0, 3))
+def test_geometric_frequencies(pairs, count, idle):
+    """From 1 to theta, a constant factor apart; repr names the call."""
+    spec = RotarySpec(2 * (idle + pairs * count), axes=axes.geometric(pairs, count, idle))
+    speeds = spec.inverse_frequencies()
+    assert not speeds[:idle].any()
+    expected = Decimal(10_000) ** (Decimal(1) / (pairs - 1))
+    assert (speeds[idle + count :] / speeds[idle:-count] - float(expected)).abs().max() < 1e-9
+    assert f"axes.geometric({pairs}, {count}, {idle})" in repr(spec) or count * idle == 0
+    assert eval(repr(spec), {"RotarySpec": RotarySpec, "axes": axes}) == spec
+
+
+def test_an_exponent_of_none_does_not_rotate():
+    with pytest.raises(ValueError, match="axes must have a pair that rotates"):
+        RotarySpec(4, axes=((0, None), (0, None)))
+    spec = RotarySpec(6, axes=((0, 0), (0, None), (0, Fraction(1, 2))), theta=100.0)
+    assert spec.inverse_frequencies().tolist() == [1.0, 0.0, 0.1]

@@ -2,8 +2,6 @@
 
 import json
 import random
-from decimal import Decimal
-from fractions import Fraction
 
 import pytest
 import torch
@@ -19,7 +17,6 @@ from ropewalk import (
     RotarySpec,
     axes,
     positions,
-    scaling,
 )
 from ropewalk.rotary.config.diffusers_types import MODELS, UNSTATED, Key
 
@@ -175,98 +172,6 @@ def test_a_folder_of_a_pipeline_names_the_folder(tmp_path):
     (tmp_path / "transformer").mkdir()
     (tmp_path / "transformer" / "config.json").write_text(json.dumps(FLUX), "utf-8")
     assert ModelSpec.from_config(tmp_path / "transformer") == ModelSpec.from_config(FLUX)
-
-
-RULES = st.sampled_from(
-    [
-        None,
-        scaling.Linear(2.0),
-        scaling.NTKAware(20.0),
-        scaling.YaRN(4.0, original_length=64, attention_factor=1.0),
-        scaling.Llama3(8.0, 1.0, 4.0, original_length=64),
-    ]
-)
-
-
-@given(st.lists(st.tuples(st.integers(2, 12), RULES), min_size=1, max_size=4))
-def test_rules_per_axis_are_ropes_of_their_own(parts):
-    """Each axis has the frequencies of a rope of only its pairs under its rule."""
-    pairs, rules = zip(*parts, strict=True)
-    both = RotarySpec(2 * sum(pairs), axes=axes.axial(pairs), scaling=scaling.PerAxis(rules))
-    alone = [RotarySpec(2 * n, scaling=rule) for n, rule in zip(pairs, rules, strict=True)]
-    assert torch.equal(
-        both.inverse_frequencies(), torch.cat([spec.inverse_frequencies() for spec in alone])
-    )
-    names = {"RotarySpec": RotarySpec, "axes": axes, "scaling": scaling}
-    assert eval(repr(both), names) == both
-
-
-def test_rules_per_axis_must_fit():
-    plane = axes.axial((2, 2))
-    with pytest.raises(ValueError, match="one rule for each of 2 axes, got 1"):
-        RotarySpec(8, axes=plane, scaling=scaling.PerAxis((None,)))
-    with pytest.raises(TypeError, match="does not depend on the length"):
-        scaling.PerAxis((scaling.DynamicNTK(2.0, original_length=64),))
-    with pytest.raises(ValueError, match="rules must have one amplitude"):
-        scaling.PerAxis((None, scaling.YaRN(4.0, original_length=64)))
-    with pytest.raises(TypeError, match="rules must be a tuple"):
-        scaling.PerAxis(scaling.Linear(2.0))
-
-
-@given(st.integers(2, 40), st.integers(1, 3), st.integers(0, 3))
-def test_geometric_frequencies(pairs, count, idle):
-    """From 1 to theta, a constant factor apart; repr names the call."""
-    spec = RotarySpec(2 * (idle + pairs * count), axes=axes.geometric(pairs, count, idle))
-    speeds = spec.inverse_frequencies()
-    assert not speeds[:idle].any()
-    expected = Decimal(10_000) ** (Decimal(1) / (pairs - 1))
-    assert (speeds[idle + count :] / speeds[idle:-count] - float(expected)).abs().max() < 1e-9
-    assert f"axes.geometric({pairs}, {count}, {idle})" in repr(spec) or count * idle == 0
-    assert eval(repr(spec), {"RotarySpec": RotarySpec, "axes": axes}) == spec
-
-
-def test_an_exponent_of_none_does_not_rotate():
-    with pytest.raises(ValueError, match="axes must have a pair that rotates"):
-        RotarySpec(4, axes=((0, None), (0, None)))
-    spec = RotarySpec(6, axes=((0, 0), (0, None), (0, Fraction(1, 2))), theta=100.0)
-    assert spec.inverse_frequencies().tolist() == [1.0, 0.0, 0.1]
-
-
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 9))
-def test_positions_of_images_and_text(frames, height, width, text):
-    """Text counts on the axes that it is said to; an image starts where it is said to."""
-    plain = positions.video(frames, height, width)
-    moved = positions.video(frames, height, width, start=(text, -2, 0))
-    assert torch.equal(moved - plain, torch.tensor([[text], [-2], [0]]).expand_as(plain))
-    middle = positions.video(frames, height, width, centered=True)
-    assert middle[1].max() == height // 2 - 1
-    assert middle[2].min() == -(width - width // 2)
-    slow = positions.video(frames, height, width, fps=12.0)
-    assert torch.equal(slow, plain * torch.tensor([[2.0], [1.0], [1.0]], dtype=torch.float64))
-    words = positions.text(text, along=(0, 2), start=4)
-    assert torch.equal(words, torch.arange(4, 4 + text) * torch.tensor([[1], [0], [1]]))
-    inside = positions.crop(height, width, base=(30, 45))
-    assert (inside >= 0).all()
-    assert (inside[0] < 30).all()
-    assert (inside[1] < 45).all()
-    assert positions.resized(height, width, base=(9, 9)).max() <= 8
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: positions.video(2, 2, 2, fps=0), "fps must be finite and above 0, got 0"),
-        (lambda: positions.video(2, 2, 2, start=(1, 2)), "start must be three integers"),
-        (lambda: positions.text(3, 2, along=(2,)), r"along must be axes in 0\.\.1"),
-        (lambda: positions.crop(2, 2, base=(30,)), "base must be a height and a width"),
-        (lambda: positions.resized(2, 2, base=(0, 3)), "height of base must be at least 1"),
-        (lambda: positions.fractions(torch.ones(2, 3), (1.0,)), r"coordinates must be \(1, S\)"),
-        (lambda: positions.fractions(torch.ones(1, 3), (0.0,)), r"sizes\[0\] must be finite"),
-    ],
-)
-def test_bad_positions(call, says):
-    with pytest.raises(ValueError, match=says):
-        call()
 
 
 def test_positions_on_the_wrong_number_of_axes():

@@ -293,3 +293,40 @@ def test_a_mistake_is_named():
         (made(padded, torch.tensor([[0, 2]])), "mask must be a tensor of 0 and 1, or of False and"),
         (made(grid, 3, 2.0), "width must be an int, got 2.0 of type float"),
     )
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 9))
+def test_positions_of_images_and_text(frames, height, width, text):
+    """Text counts on the axes that it is said to; an image starts where it is said to."""
+    plain = positions.video(frames, height, width)
+    moved = positions.video(frames, height, width, start=(text, -2, 0))
+    assert torch.equal(moved - plain, torch.tensor([[text], [-2], [0]]).expand_as(plain))
+    middle = positions.video(frames, height, width, centered=True)
+    assert middle[1].max() == height // 2 - 1
+    assert middle[2].min() == -(width - width // 2)
+    slow = positions.video(frames, height, width, fps=12.0)
+    assert torch.equal(slow, plain * torch.tensor([[2.0], [1.0], [1.0]], dtype=torch.float64))
+    words = positions.text(text, along=(0, 2), start=4)
+    assert torch.equal(words, torch.arange(4, 4 + text) * torch.tensor([[1], [0], [1]]))
+    inside = positions.crop(height, width, base=(30, 45))
+    assert (inside >= 0).all()
+    assert (inside[0] < 30).all()
+    assert (inside[1] < 45).all()
+    assert positions.resized(height, width, base=(9, 9)).max() <= 8
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: positions.video(2, 2, 2, fps=0), "fps must be finite and above 0, got 0"),
+        (lambda: positions.video(2, 2, 2, start=(1, 2)), "start must be three integers"),
+        (lambda: positions.text(3, 2, along=(2,)), r"along must be axes in 0\.\.1"),
+        (lambda: positions.crop(2, 2, base=(30,)), "base must be a height and a width"),
+        (lambda: positions.resized(2, 2, base=(0, 3)), "height of base must be at least 1"),
+        (lambda: positions.fractions(torch.ones(2, 3), (1.0,)), r"coordinates must be \(1, S\)"),
+        (lambda: positions.fractions(torch.ones(1, 3), (0.0,)), r"sizes\[0\] must be finite"),
+    ],
+)
+def test_bad_positions(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

@@ -14,7 +14,7 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 from refusals import check_refused
 
-from ropewalk import RotaryEmbedding, RotarySpec, scaling
+from ropewalk import RotaryEmbedding, RotarySpec, axes, scaling
 from ropewalk.rotary.config.rope_fields import write_scaling
 from ropewalk.rotary.scaling import RULES, Scaling
 
@@ -150,6 +150,34 @@ def test_yarn_with_a_whole_pair_at_both_ends_blends_over_a_thousandth():
     close(frequencies(rule), [1.0, *(f / 4 for f in frequencies(scaling.Linear(1.0))[1:])])
 
 
+def test_yarn_blends_up_to_the_last_dimension():
+    """Pair 2 turns about beta_fast times within L, and high, pair 12, is clamped to R - 1 = 7."""
+    rule = scaling.YaRN(4.0, round(2 * math.pi * 1e6), beta_fast=9e4)
+    ours = [f * 10 ** (i / 2) for i, f in enumerate(frequencies(rule, 8, theta=100.0))]
+    assert ours == pytest.approx([1.0, 1.0, 1.0, 0.8 + 0.2 / 4], rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 64])
+def test_lengths_with_one_key_have_the_same_frequencies(size):
+    """Fails if a length just before or after a border counts on the wrong side."""
+    long = scaling.LongRoPE(SHORT, LONG, size + 1)
+    for rule in (scaling.DynamicNTK(2.0, size), scaling.QwenNTK(size), long):
+        for length in range(1, 4 * size + 3):
+            key = rule.length_key(length)
+            ours = frequencies(rule, length=length)
+            assert ours == frequencies(rule, length=key)
+            one_less = frequencies(rule, length=length - 1) if length > 1 else ours
+            assert (rule.length_key(max(length - 1, 1)) == key) == (one_less == ours)
+
+
+def test_qwens_factor_doubles_behind_each_power_of_two():
+    """`get_ntk_alpha` of modeling_qwen.py."""
+    for length in range(1, 5 * L):
+        alpha = max(2 ** math.ceil(math.log2(length / L) + 1) - 1, 1)
+        grown = scaling.NTKAware(float(alpha))
+        close(frequencies(scaling.QwenNTK(L), length=length), frequencies(grown))
+
+
 def test_llama3_with_both_factors_alike_has_a_frequency_at_the_border():
     at_the_border = 2 * math.pi * 2048  # the one pair's wavelength is 2π: L / 2π rotates
     assert frequencies(scaling.Llama3(2.0, at_the_border, at_the_border, 2048), 2)[0] in (0.5, 1.0)
@@ -188,6 +216,7 @@ YARN = {"factor": 40.0, "original_length": 4096}
         (scaling.YaRN(**YARN, attention_factor=0.5, mscale=2.0, mscale_all_dim=1.0), 0.5),
         (scaling.YaRN(32.0, 4096, truncate=False), 1.3465735902799727),
         (scaling.YaRN(0.5, 4096), 1),
+        (scaling.YaRN(1.5, 4096), 1.0405465108108164),
     ],
     ids=lambda value: None if isinstance(value, float) else str(value)[:60],
 )
@@ -202,6 +231,7 @@ def test_amplitude(rule, expected):
         ({"factor": 32.0}, 1.1902380714238083, 1.1902380714238083),
         ({"factor": 1.0}, 1, 1),
         ({"factor": 0.5}, 1, 1),
+        ({"factor": 1.5}, 1.0240834316890868, 1.0240834316890868),
         ({"factor": 32.0, "attention_factor": 1.25}, 1.25, 1.25),
         ({"factor": 32.0, "short_mscale": 1.1}, 1.1, 1.1902380714238083),
         ({"attention_factor": 2.0, "long_mscale": 1.2}, 2.0, 1.2),
@@ -288,6 +318,31 @@ def scaled(rule, size: int = 16, **others):
     return lambda: RotarySpec(size, scaling=rule, **others)
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
+class Same(Scaling):
+    """A user's own rule, which gives as many frequencies as it is told."""
+
+    count: int
+
+    def frequencies(self, rope, length):
+        return (rope.frequencies() * 2)[: self.count]
+
+
+#: Rules that take any original length from 1 on, with the arguments before it.
+BY_LENGTH = [
+    (scaling.DynamicNTK, (2.0,)),
+    (scaling.QwenNTK, ()),
+    (scaling.YaRN, (2.0,)),
+    (scaling.Llama3, (8.0, 1.0, 4.0)),
+]
+
+
+def test_the_borders_of_what_a_rule_takes():
+    for rule, before in BY_LENGTH:
+        assert rule(*before, 1).original_length == 1
+    assert frequencies(scaling.Proportional(1.0)) == frequencies(scaling.Linear(1.0))
+
+
 def test_a_rule_refuses_what_it_cannot_do_when_it_is_made():
     yarn, longrope, one = scaling.YaRN, scaling.LongRoPE, (1.0,)
     band = "otherwise the blend is reversed"
@@ -295,17 +350,24 @@ def test_a_rule_refuses_what_it_cannot_do_when_it_is_made():
         ValueError,
         (made(scaling.Linear, 0.0), "factor must be finite and above 0, got 0.0"),
         (made(scaling.NTKAware, math.inf), "factor must be finite and above 0"),
-        (made(scaling.DynamicNTK, 2.0, 0), "original_length must be at least 1"),
+        (made(scaling.MixedNTK, 2.0, 0.0), "mixed_b must be finite and above 0"),
+        *(
+            (made(rule, *given, 0), "original_length must be at least 1")
+            for rule, given in BY_LENGTH
+        ),
         (made(yarn, 2.0, 9, 1.0, 2.0), "beta_fast must be at least beta_slow"),
         (made(yarn, 2.0, 9, mscale=-1.0), "mscale must be finite and not neg"),
         (made(yarn, 2.0, 9, attention_factor=0), "attention_factor must be f"),
         (made(longrope, one, (0.0,), 9), "long_factor[0] must be finite and above 0, got 0.0"),
         (made(longrope, one * 2, one, 9), "as many entries as short_factor, 2, got 1"),
+        (made(longrope, one, one, 9, long_mscale=0.0), "long_mscale must be finite and abo"),
         (made(longrope, one, one, 1), "original_length must be at lea"),
         (made(scaling.Llama3, 2.0, 4.0, 1.0, 9), "at least low_freq_factor=4.0, got 1.0"),
         (made(scaling.Proportional, 1.5), "fraction must be at most 1, all pairs"),
         (made(scaling.Proportional, 0.0), "fraction must be finite and above 0"),
         (scaled(longrope(one * 7, one * 7, 9)), "an entry for each of 8 pairs, got 7"),
+        (scaled(Same(7)), "a frequency for each of 8 pairs, got 7 from Same(count=7)"),
+        (scaled(Same(9)), "a frequency for each of 8 pairs, got 9"),
         (scaled(scaling.NTKAware(2.0), 2), "must be above 2 for an NTK rule, got 2"),
         (scaled(scaling.DynamicNTK(2.0, 9), 2), "must be above 2 for an NTK rule, got 2"),
         (made(scaling.NTKAware(4.0).larger_theta, 1e4, 2), "rotary_dim must be above 2"),
@@ -406,6 +468,8 @@ def test_rules_are_values():
         with pytest.raises(AttributeError):
             rule.factor = 3.0
     assert scaling.Linear(2.0) != scaling.NTKAware(2.0)
+    assert hash(scaling.Linear(2.0)) != hash(scaling.NTKAware(2.0))
+    assert len({hash(rule) for rule in ONE_OF_EACH}) == len(ONE_OF_EACH)
 
 
 @given(st.floats(100.0, 1e7), st.floats(1.1, 64.0), st.integers(2, 64))
@@ -416,3 +480,48 @@ def test_the_larger_theta_of_ntk_is_the_same_rope(theta, factor, pairs):
     plain = RotarySpec(head_dim=2 * pairs, theta=rule.larger_theta(theta, 2 * pairs))
     expected = rope.inverse_frequencies()
     assert ((plain.inverse_frequencies() - expected).abs() <= 1e-13 * expected).all()
+
+
+# A rule for each axis
+
+AXIS_RULES = st.sampled_from(
+    [
+        None,
+        scaling.Linear(2.0),
+        scaling.NTKAware(20.0),
+        scaling.YaRN(4.0, original_length=64, attention_factor=1.0),
+        scaling.Llama3(8.0, 1.0, 4.0, original_length=64),
+    ]
+)
+
+
+@given(st.lists(st.tuples(st.integers(2, 12), AXIS_RULES), min_size=1, max_size=4))
+def test_rules_per_axis_are_ropes_of_their_own(parts):
+    """Each axis has the frequencies of a rope of only its pairs under its rule."""
+    pairs, rules = zip(*parts, strict=True)
+    both = RotarySpec(2 * sum(pairs), axes=axes.axial(pairs), scaling=scaling.PerAxis(rules))
+    alone = [RotarySpec(2 * n, scaling=rule) for n, rule in zip(pairs, rules, strict=True)]
+    assert torch.equal(
+        both.inverse_frequencies(), torch.cat([spec.inverse_frequencies() for spec in alone])
+    )
+    names = {"RotarySpec": RotarySpec, "axes": axes, "scaling": scaling}
+    assert eval(repr(both), names) == both
+
+
+def test_rules_per_axis_must_fit():
+    plane = axes.axial((2, 2))
+    sharper = scaling.YaRN(4.0, original_length=64)
+    rule = scaling.PerAxis([sharper, sharper])  # one amplitude, which is not 1
+    assert RotarySpec(8, axes=plane, scaling=rule).amplitude_at() == sharper.amplitude(None)
+    with pytest.raises(ValueError, match="one rule for each of 2 axes, got 1"):
+        RotarySpec(8, axes=plane, scaling=scaling.PerAxis((None,)))
+    with pytest.raises(TypeError, match="does not depend on the length"):
+        scaling.PerAxis((scaling.DynamicNTK(2.0, original_length=64),))
+    with pytest.raises(ValueError, match="rules must have one amplitude"):
+        scaling.PerAxis((None, sharper))
+    for wrong in (scaling.Linear(2.0), (), "yarn"):
+        with pytest.raises(TypeError, match="rules must be a tuple"):
+            scaling.PerAxis(wrong)
+    for wrong in (rule, scaling.Linear, 2.0):
+        with pytest.raises(TypeError, match="rules must each be None or a rule"):
+            scaling.PerAxis((None, wrong))

@@ -123,7 +123,7 @@ class Scaling(ABC):
         return 1.0
 
     def length_key(self, length: int | None) -> int | None:
-        """Return the least length with the same frequencies, the key of cached tables.
+        """Return a length that stands for all with the same frequencies, the key of cached tables.
 
         None if frequencies do not depend on the length.
         """
@@ -649,7 +649,7 @@ class PerAxis(Scaling):
         for axis, rule in enumerate(self.rules):
             own = [i for i, owner in enumerate(rope.axis_of_pair) if owner == axis]
             exponents = tuple(rope.exponents[i] for i in own)
-            part = UnscaledRope(rope.theta, exponents, 2 * len(own), (0,) * len(own))
+            part = UnscaledRope(rope.theta, exponents, 2 * len(own))
             new = part.frequencies() if rule is None else rule.frequencies(part, None)
             scaled |= zip(own, new, strict=True)
         return [scaled[i] for i in range(len(rope.exponents))]

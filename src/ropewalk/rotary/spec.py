@@ -291,6 +291,11 @@ def _frequencies(spec: RotarySpec, length: int | None) -> tuple[Decimal, ...]:
             plain = rope.frequencies()
         else:
             plain = spec.scaling.frequencies(rope, length)
+            if len(plain) != len(exponents):
+                raise ValueError(
+                    f"scaling must give a frequency for each of {len(exponents)} pairs, "
+                    f"got {len(plain)} from {shown(spec.scaling)}"
+                )
         rotating = iter(-f if spec.reverse else f for f in plain)
         return tuple(Decimal(0) if e is None else next(rotating) for _, e in pairs)
 

@@ -93,7 +93,8 @@ def test_the_command_writes_next_to_the_model_and_prints_how_to_serve(runs, comm
     assert "OUT must not exist yet" in mistake("export", "--to", "ctranslate2", model)
 
 
-@pytest.mark.slow  # trains three models
+@pytest.mark.longer  # trains three models
+@pytest.mark.slow
 def test_trained_models_translate_a_test_split_identically(tmp_path):
     """Greedily, in batches of all lengths, with end marks that the models have learned to write."""
     import ctranslate2

@@ -116,7 +116,7 @@ def assert_same_weights(ours, theirs, **tolerance):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("world", ["two", "four"])
+@pytest.mark.parametrize("world", ["two", pytest.param("four", marks=pytest.mark.longer)])
 def test_losses_are_those_of_one_process(alone, folder, world, way, request):
     """At the same global batch: 4 processes also share batches of fewer than 4 rows."""
     many = request.getfixturevalue(f"of_{world}")[way, "whole"]
@@ -145,6 +145,7 @@ def test_rows_that_count_equally_are_noticed(alone, of_two):
     assert losses != pytest.approx(alone["losses"], abs=1e-5)
 
 
+@pytest.mark.longer
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_killed_training_goes_on_with_another_number_of_processes(alone, folder, of_four, way):
@@ -190,6 +191,7 @@ def test_bfloat16_stays_near(alone, folder, of_two, way, tmp_path):
     assert weights(folder / f"bfloat16-{way}")["embedding.weight"].dtype == torch.float32
 
 
+@pytest.mark.longer
 @pytest.mark.slow
 def test_single_numbers_are_trained_with_fsdp(folder, of_four, tmp_path):
     """Begun by two processes, ended by four."""
@@ -211,6 +213,7 @@ def test_a_compiled_model_has_the_same_losses_and_goes_on_uncompiled(folder, of_
     assert_same_weights(folder / f"compiled-{way}", tmp_path, atol=1e-4, rtol=0)
 
 
+@pytest.mark.longer
 @pytest.mark.slow
 def test_the_command_under_torchrun_gives_the_model_of_one_process(
     tmp_path, command, monkeypatch, traps
