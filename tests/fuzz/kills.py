@@ -157,7 +157,8 @@ def cells_of(out: Path, phase: str = "", share: float = 0.0) -> list[int]:
     """List the cells that live, by what they do, and in training by how far."""
     found = []
     for folder in out.glob("cells/*/*"):
-        session = read_session(folder)
+        if not (session := read_session(folder)):
+            continue  # its first line is being written
         event = next((each for each in reversed(session) if "phase" in each), {})
         far = event.get("step", 1) >= share * event.get("steps", 1)
         if str(event.get("phase", "")).startswith(phase) and far:

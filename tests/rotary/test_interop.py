@@ -6,7 +6,6 @@ when tables of the wrong form pass, and when ONNX would compute anything but `ro
 
 import io
 import re
-import sys
 
 import pytest
 import torch
@@ -203,12 +202,6 @@ def test_what_onnx_cannot_say_is_refused():
     )
     dtypes = "x must be float32, float16 or bfloat16 for ONNX, got"
     check_refused(TypeError, (call(X.double()), dtypes))
-
-
-def test_a_torch_without_the_operator_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.onnx.ops", None)
-    with pytest.raises(RuntimeError, match=r"torch must be 2\.8 or later for RotaryEmbedding"):
-        interop.onnx_rotary_embedding(X, *tables(5), pairing="half")
 
 
 class Rotated(torch.nn.Module):

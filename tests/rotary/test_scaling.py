@@ -170,12 +170,13 @@ def test_lengths_with_one_key_have_the_same_frequencies(size):
             assert (rule.length_key(max(length - 1, 1)) == key) == (one_less == ours)
 
 
-def test_qwens_factor_doubles_behind_each_power_of_two():
+@pytest.mark.parametrize("size", [1, L])
+def test_qwens_factor_doubles_behind_each_power_of_two(size):
     """`get_ntk_alpha` of modeling_qwen.py."""
-    for length in range(1, 5 * L):
-        alpha = max(2 ** math.ceil(math.log2(length / L) + 1) - 1, 1)
+    for length in range(1, 5 * size):
+        alpha = max(2 ** math.ceil(math.log2(length / size) + 1) - 1, 1)
         grown = scaling.NTKAware(float(alpha))
-        close(frequencies(scaling.QwenNTK(L), length=length), frequencies(grown))
+        close(frequencies(scaling.QwenNTK(size), length=length), frequencies(grown))
 
 
 def test_llama3_with_both_factors_alike_has_a_frequency_at_the_border():
@@ -504,6 +505,7 @@ def test_rules_per_axis_are_ropes_of_their_own(parts):
     assert torch.equal(
         both.inverse_frequencies(), torch.cat([spec.inverse_frequencies() for spec in alone])
     )
+    assert both.amplitude_at() == 1
     names = {"RotarySpec": RotarySpec, "axes": axes, "scaling": scaling}
     assert eval(repr(both), names) == both
 

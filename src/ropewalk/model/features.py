@@ -75,7 +75,8 @@ class EluFeatures(nn.Module):
     def forward(self, x: Tensor) -> Features:
         """Return the features of x `(..., D)`."""
         # Computed as elu(x) + 1, e^x would be rounded to steps of 1e-7 for negative x.
-        return Features(x.clamp(max=0).exp() + x.relu(), x.new_zeros(x.shape[:-1]))
+        # At 0, the gradient of clamp depends on torch's version; that of masked_fill is 1.
+        return Features(x.masked_fill(x > 0, 0).exp() + x.relu(), x.new_zeros(x.shape[:-1]))
 
 
 def orthogonal_rows(count: int, width: int, generator: Generator | None = None) -> Tensor:

@@ -162,8 +162,7 @@ def _rows_at_once(
     queries, keys = q.shape[-2], k.shape[-2]
     pairs = encoding.attends or encoding.biases
     # An exported program serves any length, so its number of blocks must not be fixed for one.
-    # torch before 2.7 cannot tell exporting from compiling.
-    if getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)():
+    if torch.compiler.is_exporting():
         return queries
     if torch.is_grad_enabled():
         # A compiler's graph and torch.func's transforms cannot compute a block a second time.
