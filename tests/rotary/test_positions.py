@@ -249,7 +249,7 @@ def test_a_mistake_is_named():
         (made(offset, torch.tensor(3), 2), "must be an int or integers (B,), got tensor(3)"),
         (made(offset, torch.tensor([3.0]), 2), "an int or integers (B,), got tensor([3.])"),
         (made(offset, 2**62, 2**62), f"length {count}"),
-        (made(offset, 2**63 - 2, 4), "start must leave all 4 positions bel"),
+        (made(offset, 2**63 - 2, 4), "start must be at most 2^62, got 9"),
         (made(offset, starts, 2**30), f"length {count}ions, got 1073741824"),
         (made(grid, 2**40, 2**40), f"the product of sizes {count}ions, got (1099511627776, 10"),
         (made(grid, 0, 3), "height must be at least 1, got 0"),
@@ -302,25 +302,101 @@ def test_positions_of_images_and_text(frames, height, width, text):
     moved = positions.video(frames, height, width, start=(text, -2, 0))
     assert torch.equal(moved - plain, torch.tensor([[text], [-2], [0]]).expand_as(plain))
     middle = positions.video(frames, height, width, centered=True)
+    assert torch.equal(middle[0], plain[0])
     assert middle[1].max() == height // 2 - 1
     assert middle[2].min() == -(width - width // 2)
-    slow = positions.video(frames, height, width, fps=12.0)
-    assert torch.equal(slow, plain * torch.tensor([[2.0], [1.0], [1.0]], dtype=torch.float64))
+    slow = positions.video(frames, height, width, fps=23.976)
+    apart = torch.tensor([[24 / 23.976], [1.0], [1.0]], dtype=torch.float64)
+    assert slow.dtype == torch.float64
+    assert torch.equal(slow, plain * apart)
     words = positions.text(text, along=(0, 2), start=4)
     assert torch.equal(words, torch.arange(4, 4 + text) * torch.tensor([[1], [0], [1]]))
-    inside = positions.crop(height, width, base=(30, 45))
-    assert (inside >= 0).all()
-    assert (inside[0] < 30).all()
-    assert (inside[1] < 45).all()
-    assert positions.resized(height, width, base=(9, 9)).max() <= 8
+    assert positions.text(text, 1).tolist() == [[0] * text]
+    assert positions.text(text, 2, along=(0, 1)).tolist() == [[*range(text)]] * 2
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 50), st.integers(1, 50))
+def test_an_image_lies_in_the_middle_of_the_trained_grid(height, width, rows, columns):
+    """`get_resize_crop_region_for_grid` of diffusers, and its steps."""
+    if height / width > rows / columns:
+        extents = rows, round(rows / height * width)
+    else:
+        extents = round(columns / width * height), columns
+    inside = positions.crop(height, width, base=(rows, columns))
+    moving = positions.crop(height, width, base=(rows, columns), frames=2)
+    assert moving[0].tolist() == [0.0] * height * width + [1.0] * height * width
+    assert torch.equal(moving[1:], inside.repeat(1, 2))
+    lattice = inside.view(2, height, width)
+    sides = zip((height, width), (rows, columns), extents, strict=True)
+    for axis, (count, room, extent) in enumerate(sides):
+        first = round((room - extent) / 2)
+        expected = torch.linspace(first, (first + extent) * (count - 1) / count, count).double()
+        ours = lattice[axis].T if axis else lattice[axis]
+        assert (ours - expected[:, None]).abs().max() < 1e-4
+
+
+@given(
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.tuples(st.integers(1, 300), st.integers(1, 300)),
+    st.integers(0, 2),
+)
+def test_patches_are_resized_to_the_trained_grid(height, width, base, start):
+    """`_get_positional_embeddings` of CogView4 rounds; timm does not, and may begin at 1."""
+    grid = [(row + start, column + start) for row in range(height) for column in range(width)]
+    ours = positions.resized(height, width, base=base, start=start)
+    exact = positions.resized(height, width, base=base, start=start, rounded=False)
+    assert ours.dtype == torch.int64
+    assert exact.dtype == torch.float64
+    for axis, count in enumerate((height, width)):
+        assert ours[axis].tolist() == [place[axis] * base[axis] // count for place in grid]
+        assert exact[axis].tolist() == [place[axis] * base[axis] / count for place in grid]
+    from_zero = positions.resized(height, width, base=base)
+    assert torch.equal(from_zero, positions.resized(height, width, base=base, start=0))
+
+
+@given(st.integers(1, 3), st.lists(st.floats(0.1, 1e4), min_size=1, max_size=4))
+def test_fractions_of_the_trained_sizes(axes, along):
+    sizes = tuple(1000.0 / 3 ** (axis + 1) for axis in range(axes))
+    ours = positions.fractions(torch.tensor([along] * axes, dtype=torch.float64), sizes)
+    for row, size in zip(ours.tolist(), sizes, strict=True):
+        assert row == pytest.approx([(2 * x / size - 1) * math.pi / 2 for x in along], rel=1e-14)
+    on_meta = positions.fractions(torch.ones(axes, 2, 3, device="meta"), sizes)
+    assert (on_meta.device.type, on_meta.shape) == ("meta", (axes, 2, 3))
+
+
+def test_positions_follow_their_tensors_and_are_int64():
+    starts = torch.tensor([3, 4], dtype=torch.int32)
+    assert positions.offset(starts.to("meta"), 5).device.type == "meta"
+    assert positions.offset(starts, 5).dtype == torch.int64
+    assert positions.packed([0]).tolist() == []
+    assert positions.packed(torch.tensor([0, 2, 5], dtype=torch.uint8)).tolist() == [0, 1, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: positions.video(2, 2, 2, fps=0), "fps must be finite and above 0, got 0"),
+        (lambda: positions.video(2, 2, 2, fps=0), "^fps must be finite and above 0, got 0"),
+        (lambda: positions.video(2, 2, 2, fps=1e-320), "^fps must lie between 1e-18 and 1e18"),
+        (lambda: positions.video(2, 2, 2, fps=1.0, base_fps=0.0), "^base_fps must be finite"),
         (lambda: positions.video(2, 2, 2, start=(1, 2)), "start must be three integers"),
+        (lambda: positions.video(1, 1, 1, start=(0, 2**62 + 1, 0)), "^the row of start must be at"),
+        (lambda: positions.video(1, 1, 1, start=(0, 0, -(2**62) - 1)), "^the column of start must"),
+        (lambda: positions.offset(2**62 + 1, 1), r"^start must be at most 2\^62"),
+        (lambda: positions.offset(0, 2**31 + 1), "^length must give at .* got 2147483649"),
         (lambda: positions.text(3, 2, along=(2,)), r"along must be axes in 0\.\.1"),
+        (lambda: positions.text(3, 2, along=2), r"along must be axes in 0\.\.1"),
+        (lambda: positions.text(-1), "^length must be at least 0"),
+        (lambda: positions.text(3, 0), "^axes must be at least 1"),
+        (lambda: positions.text(3, start=-(2**62) - 1), "^start must be at least -"),
+        (lambda: positions.text(2**30), "^length must give at most .* got 1073741824"),
+        (lambda: positions.packed([0, 1, 2**32]), "^cu_seqlens must give at most"),
+        (lambda: positions.packed(torch.tensor([0, 5, 3], dtype=torch.uint8)), "never decrease"),
+        (lambda: positions.packed(torch.tensor([], dtype=torch.int64)), "begin at 0"),
+        (lambda: positions.crop(2, 2, base=(2**31 + 1, 3)), "^the height of base must give at"),
+        (lambda: positions.resized(2, 2, base=(3, 3), start=2**31 + 1), r"^start must be at most"),
+        (lambda: positions.multimodal([3], start=2**62 + 1), r"^start must be at most 2\^62"),
+        (lambda: positions.multimodal([3], start=-1), "^start must be at least 0"),
         (lambda: positions.crop(2, 2, base=(30,)), "base must be a height and a width"),
         (lambda: positions.resized(2, 2, base=(0, 3)), "height of base must be at least 1"),
         (lambda: positions.fractions(torch.ones(2, 3), (1.0,)), r"coordinates must be \(1, S\)"),
@@ -328,5 +404,28 @@ def test_positions_of_images_and_text(frames, height, width, text):
     ],
 )
 def test_bad_positions(call, says):
+    """A refusal names the argument, the rule and the value."""
     with pytest.raises(ValueError, match=says):
         call()
+
+
+def test_starts_may_be_as_far_as_two_to_the_62():
+    for far in (2**62, -(2**62)):
+        assert positions.offset(far, 1).tolist() == [far]
+        assert positions.text(1, 1, along=(0,), start=far).tolist() == [[far]]
+        assert positions.video(1, 1, 1, start=(far, far, far)).tolist() == [[far]] * 3
+    assert positions.multimodal([1], start=2**62).tolist() == [[2**62]] * 3
+    check_refused(
+        TypeError,
+        (lambda: positions.offset(1.5, 3), "start must be an int, got 1.5"),
+        (lambda: positions.text(3, start=1.5), "start must be an int, got 1.5"),
+        (lambda: positions.text(3.0), "length must be an int, got 3.0"),
+        (lambda: positions.text(3, 2.0), "axes must be an int, got 2.0"),
+        (lambda: positions.video(1, 1, 1, centered=1), "centered must be True or False, got 1"),
+        (lambda: positions.video(1, 1, 1, start=(0.5, 0, 0)), "the frame of start must be an int"),
+        (lambda: positions.resized(2, 2, base=(3, 3), rounded=1), "rounded must be True or False"),
+        (lambda: positions.resized(2, 2, base=(3, 3), start=1.0), "start must be an int, got 1.0"),
+        (lambda: positions.crop(2, 2, base=(3.0, 3)), "the height of base must be an int, got 3."),
+        (lambda: positions.crop(2, 2, base=(3, 3.0)), "the width of base must be an int, got 3.0"),
+        (lambda: positions.fractions(torch.ones(1, 2), 5), "sizes must be a list of a number for"),
+    )

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ropewalk.checks import LARGEST, check_bool, check_int, check_number, shown
+from ropewalk.checks import check_bool, check_factor, check_int, check_number, shown
 from ropewalk.rotary.shape_checks import INTEGERS
 
 __all__ = [
@@ -57,9 +57,7 @@ def offset(start: int | Tensor, length: int) -> Tensor:
             raise ValueError(f"start must be an int or integers (B,), got {shown(start)}")
         _check_count("length", length, len(start) * length)
         return start.to(torch.int64)[:, None] + torch.arange(length, device=start.device)
-    check_int("start", start, -(2**62))
-    if start + length > LARGEST:
-        raise ValueError(f"start must leave all {length} positions below 2^63, got {start}")
+    _check_start("start", start)
     return torch.arange(start, start + length)
 
 
@@ -180,14 +178,14 @@ def video(
     if not isinstance(start, Sequence) or len(start) != 3:
         raise ValueError(f"start must be three integers: frame, row, column, got {shown(start)}")
     for name, first in zip(("frame", "row", "column"), start, strict=True):
-        check_int(f"the {name} of start", first, -(2**62))
+        _check_start(f"the {name} of start", first)
     middle = (0, height - height // 2, width - width // 2) if centered else (0, 0, 0)
     first_patch = [first - half for first, half in zip(start, middle, strict=True)]
     patches += torch.tensor(first_patch)[:, None]
     if fps is None:
         return patches
-    check_number("fps", fps, why=", the frames per second of the video")
-    check_number("base_fps", base_fps)
+    check_factor("fps", fps)
+    check_factor("base_fps", base_fps)
     return patches * torch.tensor([[base_fps / fps], [1.0], [1.0]], dtype=torch.float64)
 
 
@@ -207,13 +205,12 @@ def text(length: int, axes: int = 3, *, along: Sequence[int] = (), start: int = 
     """
     check_int("length", length, 0)
     check_int("axes", axes, 1)
-    check_int("start", start, -(2**62))
+    _check_start("start", start)
     _check_count("length", length, length * axes)
     if not isinstance(along, Sequence) or not set(along) <= set(range(axes)):
         raise ValueError(f"along must be axes in 0..{axes - 1}, got {shown(along)}")
-    tokens = torch.zeros(axes, length, dtype=torch.int64)
-    tokens[list(along)] = torch.arange(start, start + length)
-    return tokens
+    counts = torch.tensor([axis in along for axis in range(axes)])
+    return torch.arange(start, start + length) * counts[:, None]
 
 
 def crop(height: int, width: int, *, base: Sequence[int], frames: int | None = None) -> Tensor:
@@ -284,11 +281,13 @@ def fractions(coordinates: Tensor, sizes: Sequence[float]) -> Tensor:
         >>> positions.fractions(torch.tensor([[0, 1024, 2048]]), (2048,))
         tensor([[-1.5708,  0.0000,  1.5708]], dtype=torch.float64)
     """
+    if not isinstance(sizes, Sequence):
+        raise TypeError(f"sizes must be a list of a number for each axis, got {shown(sizes)}")
     if not isinstance(coordinates, Tensor) or coordinates.shape[:1] != (len(sizes),):
         got = tuple(coordinates.shape) if isinstance(coordinates, Tensor) else shown(coordinates)
         raise ValueError(f"coordinates must be ({len(sizes)}, S), a row for each size, got {got}")
     for i, size in enumerate(sizes):
-        check_number(f"sizes[{i}]", size)
+        check_factor(f"sizes[{i}]", size)
     of_axes = torch.tensor(sizes, dtype=torch.float64, device=coordinates.device)
     of_axes = of_axes.reshape(-1, *(1,) * (coordinates.ndim - 1))
     return (2 * coordinates.double() / of_axes - 1) * (torch.pi / 2)
@@ -313,8 +312,7 @@ def multimodal(segments: Sequence[int | Sequence[float]], *, start: int = 0) -> 
                 [0, 1, 2, 3, 2, 3, 4]])
     """
     check_int("start", start, 0)
-    if start > 2**62:
-        raise ValueError(f"start must be at most 2^62, got {start}")
+    _check_start("start", start)
     given: object = segments
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise TypeError(
@@ -415,6 +413,13 @@ def _patches(sizes: Sequence[float]) -> Tensor:
     return patches
 
 
+def _check_start(name: str, value: int) -> None:
+    """Raise unless 2^31 positions after a first one, and what is subtracted from it, are int64."""
+    check_int(name, value, -(2**62))
+    if value > 2**62:
+        raise ValueError(f"{name} must be at most 2^62, got {shown(value)}")
+
+
 def _check_count(name: str, value: object, count: int) -> None:
     """Raise if an argument requests more than 2^31 positions."""
     if count > MOST:
@@ -426,6 +431,7 @@ def _grid_sizes(name: str, given: Sequence[int]) -> tuple[int, int]:
         raise ValueError(f"{name} must be a height and a width in patches, got {shown(given)}")
     for side, size in zip(("height", "width"), given, strict=True):
         check_int(f"the {side} of {name}", size, 1)
+        _check_count(f"the {side} of {name}", size, size)
     return given[0], given[1]
 
 
