@@ -86,6 +86,26 @@ def test_any_statistics_score_as_in_sacrebleu(totals, matched, reference):
     assert several.tolist() == pytest.approx([expected.score, 100, 0, 0], abs=1e-9)
 
 
+def test_two_orders_without_a_match_are_smoothed_in_turn():
+    """As 1 / 2 and 1 / 4 of a match."""
+    row = torch.tensor([5.0, 5, 4, 2, 0, 0, 5, 4, 3, 2])
+    expected = 100 * (4 / 5 * 2 / 4 * 0.5 / 3 * 0.25 / 2) ** 0.25
+    assert bleu_from_statistics(row).item() == pytest.approx(expected)
+
+
+def test_every_hypothesis_needs_its_reference():
+    """Fails if a sentence without its reference is left out in silence."""
+    with pytest.raises(ValueError, match="zip"):
+        bleu_statistics(["one", "two"], ["one"])
+    for rows in (
+        ([1, 1], [1], [[1]] * 4),
+        ([1], [1], [[1, 1]] * 4),
+        ([1], [1], [[1], [1], [1], [1, 1]]),
+    ):
+        with pytest.raises(ValueError, match="zip"):
+            sentence_scores(*rows)
+
+
 def test_scores_are_those_of_the_sacrebleu_command(tmp_path):
     references = text(60)
     hypotheses = spoilt(references, 0.3, seed=1)
