@@ -240,6 +240,9 @@ def test_transforms_are_right(spec):
     rope = RotaryEmbedding(spec)
     x = torch.randn(2, 3, 7, spec.head_dim, dtype=torch.float64)
     rotated = rope.rotate(x, length=7)
+    for transform in (functional, forward_mode):  # before rows are cached
+        first = transform(RotaryEmbedding(spec), x)
+        torch.testing.assert_close(first, rotated, rtol=0, atol=1e-12)
     assert torch.equal(torch.vmap(lambda row: rope.rotate(row, length=7))(x), rotated)
     # The rotation is linear: its derivative in any direction is the rotation of that direction.
     torch.testing.assert_close(forward_mode(rope, x), rotated, rtol=0, atol=1e-12)

@@ -27,6 +27,16 @@ def mesh():
     dist.destroy_process_group()
 
 
+def test_rows_are_cached_for_a_part_too(mesh):
+    """Fails if each call of a sharded model computes its tables again."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    rope, x = RotaryEmbedding(RotarySpec(8)), torch.randn(2, 4, 5, 8)
+    y = rope.rotate(DTensor.from_local(x, mesh, (Replicate(),)))
+    assert len(rope._tables.cached_rows(None)[0]) == 8
+    assert torch.equal(y.full_tensor(), rope.rotate(x))
+
+
 def test_pairs_are_never_divided(mesh):
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 

@@ -7,6 +7,7 @@ match are rotated all the same.
 
 import copy
 import pickle
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -24,14 +25,34 @@ SPECS = {
     "start": RotarySpec(12, rotary_dim=6, start=3),
     "written elsewhere": RotarySpec(12, pairing="interleaved", write_pairing="half"),
     "blocks": RotarySpec(12, blocks=(8, 4)),
+    "three blocks": RotarySpec(12, blocks=(4, 4, 4)),
     "blocks behind others": RotarySpec(14, rotary_dim=12, start=2, blocks=(4, 8)),
     "reverse": RotarySpec(12, reverse=True),
     "amplitude": RotarySpec(12, amplitude=1.5),
 }
+
+
+@dataclass(frozen=True, repr=False)
+class Steps(scaling.Scaling):
+    """A user's own rule with three sets of frequencies."""
+
+    needs_length = True
+
+    def length_key(self, length):
+        return (length - 1) // 16 * 16 + 1 if length <= 32 else 33
+
+    def possible_lengths(self):
+        return 1, 17, 33
+
+    def frequencies(self, rope, length):
+        return [f / self.length_key(length) for f in rope.frequencies()]
+
+
 DYNAMIC = RotarySpec(8, scaling=scaling.DynamicNTK(2.0, 16))
 LONGROPE = RotarySpec(8, scaling=scaling.LongRoPE((1.0,) * 4, (1.0, 2.0, 4.0, 8.0), 16, factor=4.0))
 CONTINUOUS = RotarySpec(8, continuous=True, scaling=LONGROPE.scaling)
-DEPENDING = [DYNAMIC, LONGROPE, CONTINUOUS]
+STEPS = RotarySpec(8, scaling=Steps())
+DEPENDING = [DYNAMIC, LONGROPE, CONTINUOUS, STEPS]
 CPU = torch.device("cpu")
 
 
@@ -149,6 +170,9 @@ def test_the_code_that_a_compiler_traces_makes_the_same_tables(spec, monkeypatch
         for table, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(table, other, rtol=0, atol=1e-6)
     assert not tables._rows  # they would become constants of the graph
+    if spec.needs_length:
+        with pytest.raises(ValueError, match="length must be at least 1, got 0"):
+            tables.for_tensor(x, None, 3, 0)
 
 
 def test_a_rope_of_another_process_is_made_there_too():
@@ -195,9 +219,20 @@ def test_rows_of_two_devices_are_kept_apart():
     }
 
 
+def test_the_two_latest_sets_of_rows_are_kept():
+    """LongRoPE alternates between two, for short and for long sequences."""
+    tables, x = RotaryTables(STEPS), torch.randn(1, 1, 5, 8)
+    for length, kept in ((9, {1}), (20, {1, 17}), (40, {17, 33}), (9, {33, 1}), (40, {33, 1})):
+        tables.for_tensor(x.to("meta"), None, 0, 9)
+        tables.for_tensor(x, None, 0, length)
+        of_cpu = {key for device, key in tables._rows if device == CPU}
+        assert (of_cpu, len(tables._rows)) == (kept, len(kept) + 1)
+
+
 def test_rows_serve_until_a_later_position_is_asked():
     tables = RotaryTables(SPECS["whole"])
-    tables.for_tensor(torch.randn(1, 1, 8, 12), None)
+    first = tables.for_tensor(torch.randn(1, 1, 8, 12), None)
+    assert all(map(torch.equal, first, tables.at(torch.arange(8))))
     rows = tables.cached_rows(None)
     tables.for_tensor(torch.randn(1, 1, 3, 12), None, 5)
     assert tables.cached_rows(None) is rows
