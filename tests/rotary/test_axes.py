@@ -391,3 +391,14 @@ def test_an_exponent_of_none_does_not_rotate():
         RotarySpec(4, axes=((0, None), (0, None)))
     spec = RotarySpec(6, axes=((0, 0), (0, None), (0, Fraction(1, 2))), theta=100.0)
     assert spec.inverse_frequencies().tolist() == [1.0, 0.0, 0.1]
+
+
+def test_the_borders_of_what_axes_may_be():
+    """4,096 pairs, and no more; an exponent is named by its place."""
+    assert len(axes.axial((4096,))) == len(axes.pixtral(8192)) == 4096
+    check_refused(
+        ValueError,
+        (lambda: axes.pixtral(8196), "must have at most 4,096 pairs in total, got 4,098"),
+        (lambda: axes.pixtral(8193), "rotary_dim must be a multiple of 4, got 8193"),
+    )
+    check_refused(TypeError, (lambda: RotarySpec(4, axes=((0, 0), (0, [1]))), "got [1] for pair 1"))
