@@ -38,7 +38,9 @@ def attention_with(name: str, causal: bool, kv_heads: int = HEADS) -> Attention:
     return Attention(HEADS * DIM, HEADS, kv_heads=kv_heads, encoding=site).eval()
 
 
-@pytest.mark.skipif(torch.__version__ < "2.10", reason="in torch 2.9, only compiled, with a mask")
+@pytest.mark.skipif(
+    torch.__version__ < "2.10", reason="torch 2.9 takes a mask only where it is compiled"
+)
 @given(
     st.sampled_from(BIASES),
     st.booleans(),
