@@ -2,9 +2,13 @@
 
 `bash studies/runs.sh reference` trains its models, as results/reference/design.md says, and calls
 
-    python studies/reference.py rate RUN ENCODING # the learning rate that a run chose
-    python studies/reference.py score RUNS TEXTS  # losses of all trained models
-    python studies/reference.py judge RUNS        # tests, table and picture of results/reference
+    python studies/reference.py keep WHAT RUN        # rates, costs or passkey that a run found
+    python studies/reference.py rate ENCODING        # the learning rate that was kept
+    python studies/reference.py lacks NAME SEEDS     # these seeds, unless all are scored
+    python studies/reference.py score RUN... --texts TEXTS    # losses of the runs' models
+    python studies/reference.py judge                # tests, table and picture of results/reference
+
+What is found is kept in results/reference at once, so that it can go on without the runs.
 """
 
 from __future__ import annotations
@@ -12,21 +16,30 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, markdown_table, shown, write_study
+from common import (
+    GENERATED,
+    RESULTS,
+    Facts,
+    finished_run,
+    markdown_table,
+    shown,
+    write_study,
+)
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings.outside import import_encodings
 from ropewalk.figures import Picture, score_by_length
-from ropewalk.files import read_json, write_bytes
-from ropewalk.lab.cells import Cell, cells_of
+from ropewalk.files import read_json, readable_json, write_bytes
+from ropewalk.lab.cells import cells_of
+from ropewalk.lab.config import slug
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
 from ropewalk.lab.data.textfiles import read_text
 from ropewalk.lab.models import load_model
@@ -41,7 +54,7 @@ from ropewalk.model.attention import self_placement
 
 FOLDER = RESULTS / "reference"
 ENCODINGS = RESULTS.parent / "examples" / "claims_encodings.py"
-LOSSES = "losses.json"
+LOSSES = "losses"
 SCORED = 64  # tokens at the end of each window
 MULTIPLES = (0.5, 1, 2, 4, 8)  # of the trained length
 TESTED = (1, 8)
@@ -53,14 +66,6 @@ MARGIN = 0.01  # nats
 BATCH_TOKENS = 8192
 DEPTHS = 3  # parts of a passkey's text
 DIGITS = 4
-
-
-def best_rate(run: Path, encoding: str) -> float:
-    """Return the learning rate that a run's sweep chose for an encoding."""
-    settings = read_results(run).row(encoding).settings
-    if settings is None or "learning_rate" not in settings:
-        raise SystemExit(f"reference: RUN must have tried learning rates of {encoding}, got {run}")
-    return float(settings["learning_rate"])
 
 
 @dataclass(frozen=True)
@@ -157,70 +162,70 @@ def _rounded(values: Tensor) -> list[float]:
 
 @dataclass
 class Losses:
-    """The losses of models in a file, by name and seed, as they are scored.
+    """The losses of models by name and seed, as they are scored: a file of a folder for each name.
 
     models: for each name, by seed, what `score` returns.
     """
 
-    path: Path
+    folder: Path
     trained: int
     documents: list[str]
     models: dict[str, dict[str, Facts]]
 
     @classmethod
-    def read(cls, path: Path, trained: int) -> Losses:
-        """Return what is in a file, or nothing yet; SystemExit if it is about other windows."""
-        if not path.exists():
-            return cls(path, trained, [], {})
-        held = read_json(path)
-        if held["trained"] != trained:
-            raise SystemExit(f"reference: {path} is about models trained on {held['trained']}")
-        return cls(path, trained, held["documents"], held["models"])
+    def read(cls, folder: Path, trained: int = 0) -> Losses:
+        """Return what is in a folder.
 
-    def lacks(self, name: str, seed: int) -> bool:
+        trained: the length that models were trained on, if there are none yet.
+        """
+        losses = cls(folder, trained, [], {})
+        for path in sorted(folder.glob("*.json")):
+            held = read_json(path)
+            losses.trained, losses.documents = held["trained"], held["documents"]
+            losses.models[held["name"]] = held["seeds"]
+        return losses
+
+    def lacks(self, name: str, seed: int | str) -> bool:
         """Return whether a model has no losses yet."""
         return str(seed) not in self.models.get(name, {})
 
     def add(self, name: str, seed: int, windows: Windows, found: Facts) -> None:
-        """Keep the losses of a model, and write the file."""
-        if self.documents not in ([], list(windows.names)):
-            raise SystemExit(f"reference: {self.path} is about other documents")
+        """Keep the losses of a model, and write its file."""
+        sizes = [str(length) for length in lengths(self.trained)]
+        if self.documents not in ([], list(windows.names)) or [*found["ends"]] != sizes:
+            raise SystemExit(f"reference: {self.folder} is about other windows")
         self.documents = list(windows.names)
-        self.models.setdefault(name, {})[str(seed)] = found
-        held = {"trained": self.trained, "documents": self.documents, "models": self.models}
-        write_bytes(self.path, (json.dumps(held) + "\n").encode())
+        seeds = self.models.setdefault(name, {})
+        seeds[str(seed)] = found
+        held = {"name": name, "trained": self.trained, "documents": self.documents, "seeds": seeds}
+        text = json.dumps(held, separators=(",", ":")) + "\n"
+        write_bytes(self.folder / f"{slug(name)}.json", text.encode())
         print(f"{name}, seed {seed}", flush=True)
 
 
-def score_all(runs: Path, texts: Path, out: Path) -> None:
-    """Score every trained model that has no losses yet, and write them after each."""
-    trained = min(read_results(run).config.train_length for _, run, _ in trained_models(runs))
-    losses, windows = Losses.read(out / LOSSES, trained), None
-    for name, run, cell in trained_models(runs):
-        for label, nearest in {name: None, **({WINDOWED: trained} if name == BASE else {})}.items():
-            if not losses.lacks(label, cell.seed):
-                continue
-            windows = windows or read_windows(texts, Tokens.of_run(run), max(lengths(trained)))
-            model, _ = load_model(cell.folder(run) / "model.safetensors", torch.device("cpu"))
-            assert isinstance(model, LanguageModel)
-            found = score(partial(_same, model), windows, trained, nearest)
-            losses.add(label, cell.seed, windows, found)
+def score_all(runs: Sequence[Path], texts: Path, out: Path) -> None:
+    """Score every model of finished runs that has no losses yet, and write them after each."""
+    configs = {run: read_results(run).config for run in runs}
+    losses = Losses.read(out / LOSSES, min(config.train_length for config in configs.values()))
+    windows = None
+    for run, config in configs.items():
+        for cell in cells_of(config):
+            name = cell.encoding if config.train_length == losses.trained else AT_TARGET
+            nearest = {name: None, **({WINDOWED: losses.trained} if name == BASE else {})}
+            for label, keys in nearest.items():
+                if not losses.lacks(label, cell.seed):
+                    continue
+                windows = windows or read_windows(
+                    texts, Tokens.of_run(run), max(lengths(losses.trained))
+                )
+                model, _ = load_model(cell.folder(run) / "model.safetensors", torch.device("cpu"))
+                assert isinstance(model, LanguageModel)
+                found = score(partial(_same, model), windows, losses.trained, keys)
+                losses.add(label, cell.seed, windows, found)
 
 
 def _same(model: LanguageModel, length: int) -> LanguageModel:
     return model
-
-
-def trained_models(runs: Path) -> Iterator[tuple[str, Path, Cell]]:
-    """Yield the finished models of all runs in a folder by name, with their run."""
-    finished = [path.parent for path in sorted(runs.glob("*/results.json"))]
-    if not finished:
-        raise SystemExit(f"reference: RUNS must have finished runs, got {runs}")
-    configs = {run: read_results(run).config for run in finished}
-    trained = min(config.train_length for config in configs.values())
-    for run, config in configs.items():
-        for cell in cells_of(config):
-            yield cell.encoding if config.train_length == trained else AT_TARGET, run, cell
 
 
 def _mean(sums: Tensor) -> Tensor:
@@ -293,14 +298,40 @@ def context_tests(losses: Losses, names: Sequence[str]) -> Facts:
     }  # fmt: skip
 
 
-def judge(losses: Losses, runs: Mapping[str, Results]) -> Facts:
-    """Return the tests and means of all encodings; the baselines are tested apart from them."""
+def judge(losses: Losses, kept: Mapping[str, Facts]) -> Facts:
+    """Return the tests and means of all encodings; the baselines are tested apart from them.
+
+    kept: what `keep` has kept, by name.
+    """
     encodings = [BASE, *sorted(set(losses.models) - {BASE, *BASELINES})]
     found = compare(losses, [encodings, [BASE, *BASELINES]])
-    return found | {
-        "context": context_tests(losses, [name for name in encodings if name in found["rows"]]),
-        "rates": {name: results.config.learning_rate for name, results in runs.items()},
-        "costs": {name: _step_seconds(results) for name, results in runs.items()},
+    known = [name for name in encodings if name in found["rows"]]
+    return found | {"context": context_tests(losses, known), **kept}
+
+
+def rates(results: Results) -> Facts:
+    """Return the validation loss of each encoding with each learning rate; None if it diverged."""
+    found = {}
+    for row in results.encodings:
+        if not row.trials:
+            raise SystemExit(f"reference: RUN must have tried learning rates of {row.name}")
+        found[row.name] = {
+            str(trial.settings["learning_rate"]): trial.validation_loss for trial in row.trials
+        }
+    return found
+
+
+def chosen(losses: Mapping[str, float | None]) -> str:
+    """Return the learning rate with the least validation loss."""
+    known = {rate: loss for rate, loss in losses.items() if loss is not None}
+    return min(known, key=known.__getitem__)
+
+
+def costs(results: Results) -> Facts:
+    """Return the seconds of a training step of each encoding: the least of the seeds."""
+    return {
+        row.name: min(cell.train_seconds / cell.steps for cell in row.cells)
+        for row in results.encodings
     }
 
 
@@ -325,9 +356,15 @@ def passkey_by_depth(results: Results) -> Facts:
     return rows
 
 
-def _step_seconds(results: Results) -> float:
-    """Return the time of a training step: the least of the seeds, as others share the machine."""
-    return min(cell.train_seconds / cell.steps for row in results.encodings for cell in row.cells)
+#: What is kept of a run beside the losses, by the file that it is in.
+KEPT = {"rates": rates, "costs": costs, "passkey": passkey_by_depth}
+
+
+def keep(what: str, run: Path, out: Path) -> None:
+    """Keep what a run found, beside what other runs found."""
+    path = out / f"{what}.json"
+    held = (read_json(path) if path.exists() else {}) | KEPT[what](read_results(run))
+    write_bytes(path, (readable_json(held) + "\n").encode())
 
 
 def table(results: Facts, kind: str) -> str:
@@ -383,9 +420,10 @@ def readme(results: Facts) -> str:
                 "Does the loss still fall from the trained length to the longest one? "
                 + "; ".join(f"`{name}` {_told(test)}" for name, test in results["context"].items())
                 + ".",
-                *_passkey_parts(results),
+                *_rates_parts(results.get("rates")),
+                *_passkey_parts(results.get("passkey")),
                 shown("loss", picture_of(results)),
-                f"`{LOSSES}` has every model's loss by document and by position.",
+                f"[{LOSSES}]({LOSSES}) has the loss of every model by document and by position.",
                 f"```sh\npython studies/fetch_text.py manuals\nbash studies/runs.sh reference\n"
                 f"{results['command']}\n```",
             ]
@@ -394,17 +432,30 @@ def readme(results: Facts) -> str:
     )
 
 
-def _passkey_parts(results: Facts) -> list[str]:
-    """Return the words and the table about the passkey."""
-    if not results["passkey"]:
+def _rates_parts(rates: Mapping[str, Mapping[str, float | None]] | None) -> list[str]:
+    """Return the words about learning rates."""
+    if not rates:
         return []
-    splits = list(next(iter(results["passkey"].values())))
+    told = []
+    for name, losses in rates.items():
+        rate = float(chosen(losses))
+        tried = [float(each) for each in losses]
+        end = {min(tried): ", the least tried", max(tried): ", the largest tried"}.get(rate, "")
+        told.append(f"`{name}` {rate:g}{end}")
+    return [f"Learning rates, chosen by the validation loss of another seed: {'; '.join(told)}."]
+
+
+def _passkey_parts(passkey: Mapping[str, Facts] | None) -> list[str]:
+    """Return the words and the table about the passkey."""
+    if not passkey:
+        return []
+    splits = list(next(iter(passkey.values())))
     lines = [
         [
             f"`{name}`",
             *(" · ".join(f"{x:.0f}" for x in row.get(split, [])) or "–" for split in splits),
         ]
-        for name, row in results["passkey"].items()
+        for name, row in passkey.items()
     ]
     return [
         "Passkey, in models that were trained for it: exact match in %, with the key in the first, "
@@ -416,31 +467,52 @@ def _passkey_parts(results: Facts) -> list[str]:
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    actions = parser.add_subparsers(dest="action", required=True)
-    for name in ("rate", "score", "judge"):
-        action = actions.add_parser(name)
-        action.add_argument("runs", type=Path, help="folder of the runs; of one run for rate")
-        if name == "rate":
-            action.add_argument("encoding")
-        if name == "score":
-            action.add_argument("texts", type=Path, help="folder of the manuals")
-        action.add_argument("--out", type=Path, default=FOLDER)
-    options = parser.parse_args()
-    if options.action == "rate":
-        print(best_rate(options.runs, options.encoding))
-    elif options.action == "score":
-        import_encodings(str(ENCODINGS))
-        score_all(options.runs, options.texts, options.out)
-    else:
-        models = trained_models(options.runs / "models")
-        runs = {name: read_results(run) for name, run, _ in models}
-        trained = runs[BASE].config.train_length
-        results = {"commit": commit(), "versions": versions()}
-        results |= judge(Losses.read(options.out / LOSSES, trained), runs)
-        results["passkey"] = {}
-        for path in sorted((options.runs / "passkey").glob("*/results.json")):
-            results["passkey"] |= passkey_by_depth(read_results(path.parent))
-        write_study(options.out, results, readme, {"loss": picture_of(results)})
+    actions = parser.add_subparsers(required=True)
+
+    def action(does: Callable[[argparse.Namespace], None], *words: str) -> argparse.ArgumentParser:
+        made = actions.add_parser(does.__name__.strip("_"))
+        made.set_defaults(does=does)
+        for word in words:
+            made.add_argument(word, choices=KEPT if word == "what" else None)
+        made.add_argument("--out", type=Path, default=FOLDER, help="folder of results")
+        return made
+
+    action(_keep, "what").add_argument("run", type=finished_run)
+    action(_rate, "encoding")
+    action(_lacks, "name", "seeds")
+    scored = action(_score)
+    scored.add_argument("runs", nargs="+", type=finished_run)
+    scored.add_argument("--texts", type=Path, required=True, help="folder of the manuals")
+    action(_judge)
+    asked = parser.parse_args()
+    asked.does(asked)
+
+
+def _keep(asked: argparse.Namespace) -> None:
+    keep(asked.what, asked.run, asked.out)
+
+
+def _rate(asked: argparse.Namespace) -> None:
+    print(chosen(read_json(asked.out / "rates.json")[asked.encoding]))
+
+
+def _lacks(asked: argparse.Namespace) -> None:
+    losses = Losses.read(asked.out / LOSSES)
+    if any(losses.lacks(asked.name, seed) for seed in asked.seeds.split(",")):
+        print(asked.seeds)
+
+
+def _score(asked: argparse.Namespace) -> None:
+    import_encodings(str(ENCODINGS))
+    score_all(asked.runs, asked.texts, asked.out)
+
+
+def _judge(asked: argparse.Namespace) -> None:
+    found = {what: asked.out / f"{what}.json" for what in KEPT}
+    kept = {what: read_json(path) for what, path in found.items() if path.exists()}
+    results = {"commit": commit(), "versions": versions()}
+    results |= judge(Losses.read(asked.out / LOSSES), kept)
+    write_study(asked.out, results, readme, {"loss": picture_of(results)})
 
 
 if __name__ == "__main__":

@@ -26,8 +26,9 @@ for encoding in rotary none rotary_skipping alibi; do
   "$python" -m ropewalk.cli compare --task causal-lm --data manuals --import examples/claims_encodings.py --encodings "$encoding" \
     --seeds 1,2 --out "$run" train_length=$length length_multiples=1 test_examples=50 "${size[@]}"
 done
-"$python" studies/reference.py score "$out/models" manuals --out "$out"
-"$python" studies/reference.py judge "$out" --out "$out"
+"$python" studies/reference.py score "$out"/models/* --texts manuals --out "$out"
+for run in "$out"/models/*; do "$python" studies/reference.py keep costs "$run" --out "$out"; done
+"$python" studies/reference.py judge --out "$out"
 
 if [[ -e multi30k && ! -e $out/annotated/results.json ]]; then
   "$python" -m ropewalk.cli compare --preset annotated --data ./multi30k --encodings sinusoidal,rotary --seeds 1,2,3 --out "$out/annotated" "${translation[@]}"

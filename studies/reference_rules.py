@@ -1,8 +1,10 @@
 """Rules that stretch a rope, on the rotary models of the reference experiment.
 
-`python studies/reference_rules.py RUN TEXTS [--out FOLDER]` scores the models of a run with each
-rule at one factor, without training and after a little more, as results/reference/design.md says.
-It continues where it stopped, and writes the folder's losses and README.
+    python studies/reference_rules.py score RUN TEXTS # losses of a run's models with each rule
+    python studies/reference_rules.py judge           # tests, table and picture
+
+Each rule has one factor and is scored without training and after a little more, as
+results/reference/design.md says. `score` continues where it stopped.
 """
 
 from __future__ import annotations
@@ -13,7 +15,17 @@ from pathlib import Path
 
 import torch
 from common import GENERATED, RESULTS, Facts, finished_run, shown, write_study
-from reference import Losses, Windows, compare, lengths, picture_of, read_windows, score, table
+from reference import (
+    LOSSES,
+    Losses,
+    Windows,
+    compare,
+    lengths,
+    picture_of,
+    read_windows,
+    score,
+    table,
+)
 from torch import Tensor
 
 from ropewalk.lab.cells import Cell
@@ -85,7 +97,7 @@ def score_rules(run: Path, texts: Path, out: Path) -> Losses:
     config = read_results(run).config
     task = open_task(config, run)
     assert isinstance(task, CausalText)
-    losses = Losses.read(out / "losses.json", config.train_length)
+    losses = Losses.read(out / LOSSES, config.train_length)
     windows = read_windows(texts, Tokens.of_run(run), max(lengths(config.train_length)))
     cells = [Cell("rotary", seed) for seed in config.seeds]
     for cell in cells:
@@ -137,16 +149,22 @@ def readme(results: Facts) -> str:
 
 
 def main() -> None:
-    """Score the rules and write the results folder."""
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=finished_run, help="run of the rotary models")
-    parser.add_argument("texts", type=Path, help="folder of the manuals")
-    parser.add_argument("--out", type=Path, default=FOLDER)
-    options = parser.parse_args()
-    losses = score_rules(options.run, options.texts, options.out)
+    actions = parser.add_subparsers(dest="action", required=True)
+    scored = actions.add_parser("score")
+    scored.add_argument("run", type=finished_run, help="run of rotary models")
+    scored.add_argument("texts", type=Path, help="folder of the manuals")
+    for action in (scored, actions.add_parser("judge")):
+        action.add_argument("--out", type=Path, default=FOLDER, help="folder of results")
+    asked = parser.parse_args()
+    if asked.action == "score":
+        score_rules(asked.run, asked.texts, asked.out)
+        return
     groups = [list(RULES), [FURTHER.format(rule=rule) for rule in RULES]]
+    losses = Losses.read(asked.out / LOSSES)
     results = {"commit": commit(), "versions": versions(), **compare(losses, groups)}
-    write_study(options.out, results, readme, {"loss": picture_of(results)})
+    write_study(asked.out, results, readme, {"loss": picture_of(results)})
 
 
 if __name__ == "__main__":

@@ -179,33 +179,58 @@ rotary-rule-proportional-fraction-0.5 rotary(rule=proportional,fraction=0.5)
 rotary-rule-proportional-fraction-0.75 rotary(rule=proportional,fraction=0.75)
 ENCODINGS
 
-# The reference experiment, by results/reference/design.md: learning rates on seed 100, then the models.
-reference=(--task causal-lm --data manuals "${outside[@]}" train_length=256 length_multiples=1 test_examples=50 vocabulary=2000 batch_tokens=4096 layers=4)
-one_run() { # NAME of a run without a page of its own, then the arguments of `ropewalk compare`
-  local name=$1
-  shift
-  if [[ $name != "$wanted"* || -e $runs/$name/results.json ]]; then return; fi
-  echo "== $name"
-  compare "$runs/$name" "$@"
+# The reference experiment, by results/reference/design.md: learning rates on seed 100, then the models. What is found is kept
+# in results/reference after every two models, so that another machine, which has no runs, can go on.
+reference=$results/reference
+manuals=(--task causal-lm --data manuals "${outside[@]}" length_multiples=1 test_examples=50 vocabulary=2000 batch_tokens=4096 layers=4)
+
+kept() { # rates, costs or passkey, the encodings, then the arguments of `ropewalk compare`
+  local what=$1 encodings=$2
+  shift 2
+  if [[ reference/$what != "$wanted"* ]] || grep -qsF "\"${encodings##*,}\": " "$reference/$what.json"; then return; fi
+  echo "== reference/$what"
+  compare "$runs/reference/$what-${encodings%%,*}" --encodings "$encodings" "$@"
+  "$python" studies/reference.py keep "$what" "$runs/reference/$what-${encodings%%,*}" --out "$reference"
+  ended "reference/$what"
 }
+
+lacks() { # NAME SEEDS [FOLDER]: some of these models have no losses yet
+  [[ -n $("$python" studies/reference.py lacks "$1" "$2" --out "${3:-$reference}") ]]
+}
+
+models() { # NAME in the results, SEEDS, encoding, then the arguments of `ropewalk compare`
+  local name=$1 seeds=$2 encoding=$3 run
+  run=$runs/reference/models/${name//[^a-z0-9=._()]/-}-$seeds
+  shift 3
+  if [[ reference/models/$name != "$wanted"* ]]; then return; fi
+  if lacks "$name" "$seeds" || { [[ $name == rotary ]] && lacks "Llama3, trained further" "$seeds" "$reference/rules"; }; then
+    echo "== reference/models/$name, seeds $seeds"
+    compare "$run" --encodings "$encoding" --seeds "$seeds" epochs=0.91 learning_rate="$("$python" studies/reference.py rate "$encoding" --out "$reference")" "$@"
+    "$python" studies/reference.py score "$run" --texts manuals --out "$reference"
+    if [[ $name == rotary ]]; then "$python" studies/reference_rules.py score "$run" manuals --out "$reference/rules"; fi
+    ended "reference/models of $name, seeds $seeds"
+  fi
+}
+
 if [[ $wanted == reference* || -z $wanted ]]; then
   if [[ ! -e manuals ]]; then "$python" studies/fetch_text.py manuals; fi
-  for stage in "rotary none rotary_skipping alibi" ${SECOND_STAGE:+"rotary(theta=5e5) rotary(rotary_dim=8) sinusoidal t5"}; do
-    read -ra encodings <<<"$stage"
-    rates=reference/rates-${encodings[0]}
-    one_run "$rates" "${reference[@]}" --encodings "${stage// /,}" --seeds 100 --sweep learning_rate=1.5e-3,3e-3,6e-3 epochs=0.455
-    for encoding in "${encodings[@]}"; do
-      rate=$("$python" studies/reference.py rate "$runs/$rates" "$encoding")
-      one_run "reference/models/$encoding" "${reference[@]}" --encodings "$encoding" --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
+  for encodings in "rotary,none,rotary_skipping,alibi" ${SECOND_STAGE:+"rotary(theta=5e5),rotary(rotary_dim=8),sinusoidal,t5"}; do
+    kept rates "$encodings" "${manuals[@]}" train_length=256 --seeds 100 --sweep learning_rate=1.5e-3,3e-3,6e-3 epochs=0.455
+    for seeds in 1,2 3,4 5; do
+      while read -r encoding; do
+        models "$encoding" "$seeds" "$encoding" "${manuals[@]}" train_length=256
+      done <<<"${encodings//,/$'\n'}"
     done
-    one_run "reference/passkey/${encodings[0]}" --task passkey --preset quick "${outside[@]}" --encodings "${stage// /,}" --seeds 1,2,3,4,5 test_examples=300
+    kept passkey "$encodings" --task passkey --preset quick "${outside[@]}" --seeds 1,2,3,4,5 test_examples=300
+    # One model at a time, so that they do not share the cores.
+    kept costs "$encodings" "${manuals[@]}" train_length=256 --seeds 1,2,3 epochs=0.02 --jobs 1
   done
-  rate=$("$python" studies/reference.py rate "$runs/reference/rates-rotary" rotary)
-  one_run reference/models/rotary-2048 "${reference[@]/train_length=256/train_length=2048}" --encodings rotary --seeds 1,2,3,4,5 epochs=0.91 learning_rate="$rate"
-  if [[ ${TRY:-} != 1 && reference/scores == "$wanted"* ]]; then
-    "$python" studies/reference.py score "$runs/reference/models" manuals
-    "$python" studies/reference.py judge "$runs/reference"
-    "$python" studies/reference_rules.py "$runs/reference/models/rotary" manuals
+  for seeds in 1,2 3,4 5; do
+    models "rotary, trained on the longest windows" "$seeds" rotary "${manuals[@]}" train_length=2048
+  done
+  if [[ reference/page == "$wanted"* ]]; then
+    "$python" studies/reference.py judge --out "$reference"
+    "$python" studies/reference_rules.py judge --out "$reference/rules"
   fi
 fi
 

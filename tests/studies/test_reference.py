@@ -14,6 +14,7 @@ from tiny_tasks import config_of
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build
+from ropewalk.files import read_json
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tokens import Tokens
 from ropewalk.model import LanguageModel, TransformerShape, initialize
@@ -104,23 +105,30 @@ def losses_of(shifts, documents=60, seeds=5):
         }
         for name, shift in shifts.items()
     }
-    return reference.Losses(Path("losses.json"), 256, names, models)
+    return reference.Losses(Path("losses"), 256, names, models)
 
 
-def test_verdicts_are_those_of_the_differences(monkeypatch):
-    monkeypatch.setattr(reference, "_step_seconds", lambda results: 0.5)
+def test_verdicts_are_those_of_the_differences():
     losses = losses_of({"rotary": 0.0, "none": 0.1, "alibi": -0.1, "t5": 0.0005})
     del losses.models["t5"]["5"]  # not all of its models are trained yet
-    found = reference.judge(losses, {})
+    kept = {
+        "costs": {"rotary": 0.5, "none": 0.25},
+        "passkey": {"none": {"x1": [99, 0, 1]}},
+        "rates": {
+            "none": {"0.001": 2.0, "0.002": None, "0.003": 1.0},
+            "rotary": {"0.1": 1, "0.2": 1, "0.05": 2},
+        },
+    }
+    found = reference.judge(losses, kept)
     assert "t5" not in found["rows"]
     for length in ("256", "2048"):
         verdicts = {name: test["verdict"] for name, test in found["tests"][length].items()}
         assert verdicts == {"none": "worse", "alibi": "better"}
-    found |= {"costs": {"rotary": 0.5, "none": 0.25}, "passkey": {"none": {"x1": [99, 0, 1]}}}
     page = reference.readme(found | {"command": "judge"})
     assert "| `none` |" in page
     assert "| × 0.50 |" in page
     assert "| `none` | 99 · 0 · 1 |" in page
+    assert "`none` 0.003, the largest tried; `rotary` 0.1." in page
     assert page.count(": worse |") == 2
 
 
@@ -148,12 +156,32 @@ def test_a_passkey_is_counted_by_its_depth():
             assert min(found[row.name][split]) - 0.1 <= mean <= max(found[row.name][split]) + 0.1
 
 
-def test_the_rate_is_that_of_the_sweep():
+def test_what_runs_found_is_kept_together(tmp_path):
+    """Fails if a rate is not the sweep's choice, or if a run replaces what another found."""
     run = ROOT / "results" / "masked-lm"
-    chosen = read_results(run).row("rotary").settings["learning_rate"]
-    assert reference.best_rate(run, "rotary") == chosen
-    with pytest.raises(SystemExit, match="RUN must have tried learning rates of rotary"):
-        reference.best_rate(ROOT / "results" / "causal-lm", "rotary")
+    (tmp_path / "rates.json").write_text('{"alibi": {"0.1": 1.0}}')
+    reference.keep("rates", run, tmp_path)
+    kept = read_json(tmp_path / "rates.json")
+    assert [*kept] == ["alibi", *(row.name for row in read_results(run).encodings)]
+    for row in read_results(run).encodings:
+        assert float(reference.chosen(kept[row.name])) == row.settings["learning_rate"]
+    with pytest.raises(SystemExit, match="RUN must have tried learning rates of"):
+        reference.keep("rates", ROOT / "results" / "causal-lm", tmp_path)
+
+
+def test_losses_are_read_as_they_were_kept(tmp_path):
+    held = losses_of({"rotary": 0.0, "none": 0.1}, documents=4)
+    windows = reference.Windows(torch.empty(0), torch.empty(0), tuple(held.documents))
+    written = reference.Losses(tmp_path, 256, [], {})
+    for name, by_seed in held.models.items():
+        for seed, found in by_seed.items():
+            assert written.lacks(name, seed)
+            written.add(name, int(seed), windows, found)
+    read = reference.Losses.read(tmp_path, 2048)
+    assert (read.trained, read.documents, read.models) == (256, held.documents, held.models)
+    assert not read.lacks("none", 5)
+    with pytest.raises(SystemExit, match="is about other windows"):
+        read.add("alibi", 1, windows, {"ends": {"32": []}})
 
 
 def test_rules_are_scored_on_trained_models_and_after_more_training(texts, tmp_path, monkeypatch):
@@ -170,6 +198,7 @@ def test_rules_are_scored_on_trained_models_and_after_more_training(texts, tmp_p
     assert ends["DynamicNTK"]["8"] == ends["none"]["8"]
     assert ends["Linear"]["8"] != ends["none"]["8"]
     assert all(ends[rules.FURTHER.format(rule=rule)] != ends[rule] for rule in rules.RULES)
-    before = (tmp_path / "out" / "losses.json").read_bytes()
+    kept = sorted((tmp_path / "out" / "losses").iterdir())
+    before = [path.stat().st_mtime_ns for path in kept]
     assert rules.score_rules(run, texts, tmp_path / "out").models == losses.models
-    assert (tmp_path / "out" / "losses.json").read_bytes() == before
+    assert [path.stat().st_mtime_ns for path in kept] == before
