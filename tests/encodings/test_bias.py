@@ -24,14 +24,17 @@ from encoding_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import T5Config
-from transformers.models.bloom.modeling_bloom import build_alibi_tensor
-from transformers.models.t5.modeling_t5 import T5Attention
 
 from ropewalk.encodings import Placement, StackShape, build
 from ropewalk.encodings.biases import bucket_borders, slopes
 from ropewalk.lab.tensors import load_weights, read_tensors, weights_of, write_tensors
 from ropewalk.model import Attention, initialize
+
+transformers = pytest.importorskip(
+    "transformers", reason="the outside reference: pip install 'ropewalk[dev]'"
+)
+bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
 
 LEARNED = [name for name in BIASES if not name.startswith("alibi")]
 seeds = st.integers(0, 2**32 - 1)
@@ -132,7 +135,7 @@ def test_each_is_what_its_paper_defines(name, shape, queries, keys, seed):
 
 @pytest.mark.parametrize("heads", [*range(1, 18), 24, 40, 71])
 def test_slopes_are_those_of_bloom(heads):
-    last = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)[:, 0, 1]
+    last = bloom.build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)[:, 0, 1]
     torch.testing.assert_close(torch.tensor(slopes(heads)), last, rtol=1e-6, atol=0)
 
 
@@ -141,7 +144,7 @@ def test_slopes_are_those_of_bloom(heads):
 def test_alibi_gives_the_probabilities_of_bloom(heads, length, padding, seed):
     site = build("alibi", dataclasses.replace(BACK, heads=heads)).for_layer(0)
     mask = torch.arange(length + padding) >= padding
-    theirs = build_alibi_tensor(mask[None].long(), heads, torch.float32)
+    theirs = bloom.build_alibi_tensor(mask[None].long(), heads, torch.float32)
     place = torch.arange(length + padding) - padding
     ours = site.bias(Placement(place))
     scores = random(heads, length + padding, length + padding, seed=seed)
@@ -150,8 +153,8 @@ def test_alibi_gives_the_probabilities_of_bloom(heads, length, padding, seed):
     torch.testing.assert_close(ours[:, padding:], theirs[:, padding:], rtol=0, atol=1e-6)
 
 
-def their_t5(causal: bool, buckets: int, distance: int) -> T5Attention:
-    config = T5Config(
+def their_t5(causal: bool, buckets: int, distance: int) -> t5.T5Attention:
+    config = transformers.T5Config(
         d_model=32,
         d_kv=8,
         num_heads=4,
@@ -160,7 +163,7 @@ def their_t5(causal: bool, buckets: int, distance: int) -> T5Attention:
         relative_attention_num_buckets=buckets,
         relative_attention_max_distance=distance,
     )
-    return T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    return t5.T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
 
 
 @shapes

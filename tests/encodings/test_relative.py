@@ -24,14 +24,19 @@ from encoding_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from transformers import DebertaV2Config, Wav2Vec2BertConfig, XLNetConfig
-from transformers.models.deberta_v2 import modeling_deberta_v2
-from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert
-from transformers.models.xlnet import modeling_xlnet
 
 from ropewalk.encodings import Placement, build
 from ropewalk.encodings.relative import table_rows
 from ropewalk.model import Attention, initialize
+
+transformers = pytest.importorskip(
+    "transformers", reason="the outside reference: pip install 'ropewalk[dev]'"
+)
+modeling_deberta_v2 = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+modeling_wav2vec2_bert = pytest.importorskip(
+    "transformers.models.wav2vec2_bert.modeling_wav2vec2_bert"
+)
+modeling_xlnet = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
 
 BOTH_WAYS = [*SCORED_BY_DISTANCE, *COPE]
 LOOKING_BACK = [*SCORED_BY_DISTANCE, "cope", "cope(npos_max=3)"]
@@ -121,7 +126,7 @@ def test_gradients_are_those_of_the_loop_and_reach_every_parameter(name):
 @pytest.mark.parametrize(("distance", "buckets"), [(3, None), (20, None), (12, 4), (40, 8)])
 @torch.no_grad()
 def test_deberta_equals_that_of_transformers(distance, buckets):
-    config = DebertaV2Config(
+    config = transformers.DebertaV2Config(
         hidden_size=32,
         num_attention_heads=4,
         relative_attention=True,
@@ -163,7 +168,9 @@ def test_buckets_are_those_of_transformers(distance, buckets):
 
 @torch.no_grad()
 def test_transformer_xl_equals_that_of_xlnet():
-    theirs = modeling_xlnet.XLNetRelativeAttention(XLNetConfig(d_model=32, n_head=4)).double()
+    theirs = modeling_xlnet.XLNetRelativeAttention(
+        transformers.XLNetConfig(d_model=32, n_head=4)
+    ).double()
     theirs.eval()
     ours = attention_with("transformer_xl", 4, causal=False)
     site = ours.encoding
@@ -200,7 +207,7 @@ def test_transformer_xl_equals_that_of_xlnet():
 
 @torch.no_grad()
 def test_shaw_equals_the_relative_keys_of_wav2vec2_bert():
-    config = Wav2Vec2BertConfig(
+    config = transformers.Wav2Vec2BertConfig(
         hidden_size=32,
         num_attention_heads=4,
         position_embeddings_type="relative_key",

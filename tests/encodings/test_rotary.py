@@ -28,16 +28,17 @@ from encoding_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers.models.roformer.modeling_roformer import (
-    RoFormerSelfAttention,
-    RoFormerSinusoidalPositionalEmbedding,
-)
 
 from ropewalk import LearnedRotaryEmbedding, RotaryEmbedding, RotarySpec, scaling
 from ropewalk.encodings import Placement, build, parse
 from ropewalk.encodings.rotary import Rotary, RotarySite
 from ropewalk.model import Attention, KeyValueCache, initialize
 from ropewalk.rotary.kernels import operator
+
+transformers = pytest.importorskip(
+    "transformers", reason="the outside reference: pip install 'ropewalk[dev]'"
+)
+roformer = pytest.importorskip("transformers.models.roformer.modeling_roformer")
 
 EVERY = [*FIXED, *LEARNED, *VALUES, "rotary(values=absolute)"]
 seeds = st.integers(0, 2**32 - 1)
@@ -200,13 +201,11 @@ def test_rotated_values_are_cached_as_keys_are(kept):
 
 @torch.no_grad()
 def test_values_left_rotated_are_those_of_roformer_with_rotary_value():
-    from transformers import RoFormerConfig
-
-    config = RoFormerConfig(
+    config = transformers.RoFormerConfig(
         hidden_size=32, num_attention_heads=4, rotary_value=True, max_position_embeddings=16,
         attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    theirs = randomise(RoFormerSelfAttention(config))
+    theirs = randomise(roformer.RoFormerSelfAttention(config))
     shape = dataclasses.replace(BOTH, kv_heads=4)
     name = "rotary(values=absolute, pairing=interleaved)"
     ours = Attention(32, 4, encoding=build(name, shape).for_layer(0)).double()
@@ -216,7 +215,7 @@ def test_values_left_rotated_are_those_of_roformer_with_rotary_value():
         getattr(ours.key_value, part).copy_(joint)
     ours.output.weight.copy_(torch.eye(32))
     ours.output.bias.zero_()
-    table = RoFormerSinusoidalPositionalEmbedding(16, 8)
+    table = roformer.RoFormerSinusoidalPositionalEmbedding(16, 8)
     table.weight.copy_(table.create_weight())
     x = random(2, 9, 32)
     expected = theirs(x, sinusoidal_pos=table((2, 9))[None, None].double())[0]

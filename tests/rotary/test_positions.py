@@ -259,7 +259,7 @@ def test_a_mistake_is_named():
         (made(positions.coordinates, 3, 0), "width must be at least 1, got 0"),
         (made(positions.resized, 2, 2, base=(2, 2), start=-1), "start must be at least 0, got -1"),
         (made(positions.resized, 2, 2, base=(2, 2), start=2**62), "start must be at most 2^31"),
-        (made(multimodal, [2**40]), f"segments {count}"),
+        (made(multimodal, [2**40]), f"segments {count}ions, got [1099511627776]"),
         (made(multimodal, [2**30] * 3), f"segments {count}"),
         (made(multimodal, [(2**20, 2**20)]), count),
         (made(multimodal, [(2, 2, 2, 2**62)]), "step must be at most 2^31"),
@@ -275,6 +275,7 @@ def test_a_mistake_is_named():
         (sharded(8, rank=2), "rank must be below world=2, got 2"),
         (sharded(8, rank=-1), "rank must be at least"),
         (sharded(8, world=0), "world must be at least"),
+        (sharded(-4), "length must be at least 0, got -4"),
         (sharded(2**50), f"length {count}ions, got 1125899906842624"),
         (sharded(6), "length must be a multiple of 4 for zigzag, got 6"),
         (sharded(7, scheme="round-robin"), "must be a multiple of 2 for round-robin, got 7"),
@@ -393,13 +394,20 @@ def test_positions_follow_their_tensors_and_are_int64():
         (lambda: positions.packed([0, 1, 2**32]), "^cu_seqlens must give at most"),
         (lambda: positions.packed(torch.tensor([0, 5, 3], dtype=torch.uint8)), "never decrease"),
         (lambda: positions.packed(torch.tensor([], dtype=torch.int64)), "begin at 0"),
-        (lambda: positions.crop(2, 2, base=(2**31 + 1, 3)), "^the height of base must give at"),
+        (
+            lambda: positions.crop(2, 2, base=(2**31 + 1, 3)),
+            "^the height of base must give at .* got 2147483649",
+        ),
         (lambda: positions.resized(2, 2, base=(3, 3), start=2**31 + 1), r"^start must be at most"),
         (lambda: positions.multimodal([3], start=2**62 + 1), r"^start must be at most 2\^62"),
         (lambda: positions.multimodal([3], start=-1), "^start must be at least 0"),
         (lambda: positions.crop(2, 2, base=(30,)), "base must be a height and a width"),
         (lambda: positions.resized(2, 2, base=(0, 3)), "height of base must be at least 1"),
-        (lambda: positions.fractions(torch.ones(2, 3), (1.0,)), r"coordinates must be \(1, S\)"),
+        (lambda: positions.fractions(torch.ones(2, 3), (1.0,)), r"be \(1, S\).* got \(2, 3\)$"),
+        (
+            lambda: positions.fractions([[1, 2]], (1.0,)),
+            r"coordinates must be .* got \[\[1, 2\]\]$",
+        ),
         (lambda: positions.fractions(torch.ones(1, 3), (0.0,)), r"sizes\[0\] must be finite"),
     ],
 )
@@ -407,6 +415,12 @@ def test_bad_positions(call, says):
     """A refusal names the argument, the rule and the value."""
     with pytest.raises(ValueError, match=says):
         call()
+
+
+def test_steps_and_starts_may_be_as_large_as_the_borders():
+    most = 2**31
+    assert positions.multimodal([(2, 1, 1, most)])[0].tolist() == [0, most]
+    assert positions.resized(1, 1, base=(1, 1), start=most).tolist() == [[most], [most]]
 
 
 def test_starts_may_be_as_far_as_two_to_the_62():
