@@ -35,7 +35,7 @@ RESUMABLE = "interrupted; run the same command again to resume"
 INTACT = "; files written before are intact"
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # no system could open such a path
 
-#: The class of typer's usage errors: click's, or typer's own copy of it in later versions.
+#: The class of typer's usage errors, which has no public name.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
@@ -244,7 +244,7 @@ def in_one_line(error: Exception) -> str:
 
 
 def _mistake(error: Exception, command: str, context: typer.Context | None) -> str:
-    """Return what is wrong. Classes are known by their names: typer has its own copy of click's."""
+    """Return what is wrong. Classes are known by their names: typer has no public ones."""
     kind, parameters = type(error).__name__, context.command.params if context else ()
     option, parameter = str(getattr(error, "option_name", "")), getattr(error, "param", None)
     if kind == "NoSuchOption":
@@ -267,9 +267,7 @@ def _mistake(error: Exception, command: str, context: typer.Context | None) -> s
         name = metavar if metavar.isalpha() else name.upper()
     if kind == "MissingParameter":
         return f"{name} must be given"
-    # Earlier versions of typer have the bounds in the parameter's type, the value in the message.
-    bounds = parameter if hasattr(parameter, "min") else parameter.type
-    low, high = getattr(bounds, "min", None), getattr(bounds, "max", None)
+    low, high = getattr(parameter, "min", None), getattr(parameter, "max", None)
     checks: list[Any] = getattr(error.__cause__, "errors", list)()
     if low is None or not checks:
         return f"{name}: {one_line(message)}"
