@@ -73,6 +73,7 @@ def test_transformers_computes_the_rope_of_the_fragment(model_type, monkeypatch)
 
     Each call of `extend` computes all rules, to recommend one; for equal arguments, once is enough.
     """
+    pytest.importorskip("transformers", reason="the outside reference: pip install 'ropewalk[dev]'")
     module = sys.modules["ropewalk.tools.extend.extend"]
     compute, results = module._result, {}
 
@@ -130,6 +131,7 @@ def modeling_files():
 
 def test_types_whose_code_has_no_rules_are_known():
     """`ROPE_INIT_FUNCTIONS` has the rules of transformers; code without it follows none."""
+    pytest.importorskip("transformers", reason="the outside reference: pip install 'ropewalk[dev]'")
     without = {
         model_type
         for model_type, source in modeling_files()
