@@ -287,7 +287,8 @@ def test_liger_is_called_with_the_arguments_it_documents(form, monkeypatch):
         assert worst_error(rotated, case) < allowed(case.dtype)
 
 
-@pytest.mark.slow  # it compiles
+@pytest.mark.slow
+@pytest.mark.longer  # it compiles
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_what_the_compiler_makes_of_the_formula_is_the_same_rotation():
     assert [contenders.compiled(case_of(form)) for form in (IN_PLACE, WITH_TABLES)] == [None, None]

@@ -5,6 +5,8 @@ confused, if a query that may not look at any key gets anything, if a compiled m
 result than uncompiled or fails at a second size, and if training or uncompiled inference uses it.
 """
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -164,14 +166,17 @@ def check_compiled(attention: Attention, sizes, mask: str = "", batched: bool = 
         torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
+longer = partial(pytest.param, marks=pytest.mark.longer)
+
+
 @pytest.mark.slow  # compiles C++ for each size, 10 to 30 s of it where nothing is cached
 @needs_kernel
 @pytest.mark.parametrize(
     ("name", "mask", "batched", "dtype", "sizes"),
     [
         ("alibi", "", False, torch.float32, [(2, 33)]),
-        ("alibi", "pairs", True, torch.bfloat16, [(2, 200)]),
-        ("t5(scale=1)", "pairs", False, torch.float16, [(2, 70)]),
+        longer("alibi", "pairs", True, torch.bfloat16, [(2, 200)]),
+        longer("t5(scale=1)", "pairs", False, torch.float16, [(2, 70)]),
         # The first size takes the kernel; at the second, sizes are left open, which takes blocks.
         ("t5", "keys", True, torch.float32, [(2, 20), (3, 24)]),
     ],

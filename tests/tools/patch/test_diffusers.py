@@ -152,7 +152,9 @@ def test_gradients_after_inference_are_equal():
 @torch.no_grad()
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
-@pytest.mark.parametrize("name", [FLUX, WAN, COG])
+@pytest.mark.parametrize(
+    "name", [FLUX, *(pytest.param(name, marks=pytest.mark.longer) for name in (WAN, COG))]
+)
 def test_compiles_in_one_graph(name):
     model = small(name)
     before = output(model, name)
