@@ -174,7 +174,7 @@ longer = partial(pytest.param, marks=pytest.mark.longer)
 @pytest.mark.parametrize(
     ("name", "mask", "batched", "dtype", "sizes"),
     [
-        ("alibi", "", False, torch.float32, [(2, 33)]),
+        longer("alibi", "", False, torch.float32, [(2, 33)]),
         longer("alibi", "pairs", True, torch.bfloat16, [(2, 200)]),
         longer("t5(scale=1)", "pairs", False, torch.float16, [(2, 70)]),
         # The first size takes the kernel; at the second, sizes are left open, which takes blocks.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -25,8 +26,9 @@ from ropewalk.lab.running.cell import run_cell
 from ropewalk.lab.running.events import read_session
 from ropewalk.lab.running.launcher import Start
 from ropewalk.lab.running.launcher_arguments import make_launcher
-from ropewalk.lab.running.on_slurm import Queue, SlurmLauncher
+from ropewalk.lab.running.on_slurm import Queue, SlurmJob, SlurmLauncher
 from ropewalk.lab.running.scheduler import run_cells
+from ropewalk.lab.stopping import INTERRUPTED
 from ropewalk.lab.tensors import read_checksum
 
 CELL = Cell("rotary", 1)
@@ -112,3 +114,17 @@ def test_a_job_is_gone_when_the_queue_no_longer_shows_it(commands, monkeypatch):
     assert queue.has("7_1")
     monkeypatch.setattr(on_slurm, "_GONE_AFTER", 0.0)
     assert not queue.has("8_0")
+
+
+def test_the_result_of_a_canceled_local_job_is_not_waited_for(tmp_path):
+    """submitit would look for its file for 15 seconds."""
+    job = Mock(job_id="7")
+    job.paths.result_pickle = tmp_path / "none.pkl"
+    job.done.return_value = False
+    canceled = SlurmJob(job, "local", None, tmp_path)
+    assert canceled.end() is None
+    job.done.return_value = True
+    assert canceled.end().code == INTERRUPTED
+    job.result.assert_not_called()
+    job.paths.result_pickle.touch()
+    assert canceled.end() is job.result.return_value

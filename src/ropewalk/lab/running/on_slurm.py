@@ -105,10 +105,13 @@ class SlurmJob:
     def end(self) -> End | None:
         """Return how the job ended, or None."""
         lost = End(INTERRUPTED, (f"{self.place} ended without a result; see {self._logs}",))
+        written = self._job.paths.result_pickle
         if self._queue is None:
-            if not self._job.done():
+            if not self._job.done(force_check=True):
                 return None
-        elif not _exists(self._job.paths.result_pickle):  # `done` would ask sacct, and complain
+            if not _exists(written):  # a canceled job writes none; `result` would wait 15 s for it
+                return lost
+        elif not _exists(written):  # `done` would ask sacct, and complain
             return None if self._queue.has(self._job.job_id) else lost
         try:
             return self._job.result()
