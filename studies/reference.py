@@ -3,7 +3,8 @@
 `bash studies/runs.sh reference` trains its models, as results/reference/design.md says, and calls
 
     python studies/reference.py keep WHAT RUN        # rates, costs or passkey that a run found
-    python studies/reference.py rate ENCODING        # the learning rate that was kept
+    python studies/reference.py kept WHAT ENCODING [RATE]  # the encoding, if that is kept
+    python studies/reference.py rate ENCODING        # the kept learning rate with the least loss
     python studies/reference.py lacks NAME SEEDS     # these seeds, unless all are scored
     python studies/reference.py score RUN... --texts TEXTS    # losses of the runs' models
     python studies/reference.py judge                # tests, table and picture of results/reference
@@ -298,27 +299,21 @@ def context_tests(losses: Losses, names: Sequence[str]) -> Facts:
     }  # fmt: skip
 
 
-def judge(losses: Losses, kept: Mapping[str, Facts]) -> Facts:
+def judge(losses: Losses, beside: Mapping[str, Facts]) -> Facts:
     """Return the tests and means of all encodings; the baselines are tested apart from them.
 
-    kept: what `keep` has kept, by name.
+    beside: what is kept beside the losses, by name.
     """
     encodings = [BASE, *sorted(set(losses.models) - {BASE, *BASELINES})]
     found = compare(losses, [encodings, [BASE, *BASELINES]])
     known = [name for name in encodings if name in found["rows"]]
-    return found | {"context": context_tests(losses, known), **kept}
+    return found | {"context": context_tests(losses, known), **beside}
 
 
 def rates(results: Results) -> Facts:
-    """Return the validation loss of each encoding with each learning rate; None if it diverged."""
-    found = {}
-    for row in results.encodings:
-        if not row.trials:
-            raise SystemExit(f"reference: RUN must have tried learning rates of {row.name}")
-        found[row.name] = {
-            str(trial.settings["learning_rate"]): trial.validation_loss for trial in row.trials
-        }
-    return found
+    """Return the validation loss with the run's learning rate; None where it diverged."""
+    rate = str(results.config.learning_rate)
+    return {row.name: {rate: row.cells[0].validation_loss} for row in results.encodings}
 
 
 def chosen(losses: Mapping[str, float | None]) -> str:
@@ -362,9 +357,16 @@ KEPT = {"rates": rates, "costs": costs, "passkey": passkey_by_depth}
 
 def keep(what: str, run: Path, out: Path) -> None:
     """Keep what a run found, beside what other runs found."""
+    held = kept(what, out)
+    for name, found in KEPT[what](read_results(run)).items():
+        held[name] = {**held.get(name, {}), **found} if isinstance(found, dict) else found
+    write_bytes(out / f"{what}.json", (readable_json(held) + "\n").encode())
+
+
+def kept(what: str, out: Path) -> Facts:
+    """Return what runs found, by encoding."""
     path = out / f"{what}.json"
-    held = (read_json(path) if path.exists() else {}) | KEPT[what](read_results(run))
-    write_bytes(path, (readable_json(held) + "\n").encode())
+    return read_json(path) if path.exists() else {}
 
 
 def table(results: Facts, kind: str) -> str:
@@ -478,6 +480,7 @@ def main() -> None:
         return made
 
     action(_keep, "what").add_argument("run", type=finished_run)
+    action(_kept, "what", "encoding").add_argument("rate", nargs="?")
     action(_rate, "encoding")
     action(_lacks, "name", "seeds")
     scored = action(_score)
@@ -492,8 +495,14 @@ def _keep(asked: argparse.Namespace) -> None:
     keep(asked.what, asked.run, asked.out)
 
 
+def _kept(asked: argparse.Namespace) -> None:
+    found = kept(asked.what, asked.out).get(asked.encoding, {})
+    if asked.rate in found if asked.rate else found:
+        print(asked.encoding)
+
+
 def _rate(asked: argparse.Namespace) -> None:
-    print(chosen(read_json(asked.out / "rates.json")[asked.encoding]))
+    print(chosen(kept("rates", asked.out)[asked.encoding]))
 
 
 def _lacks(asked: argparse.Namespace) -> None:
@@ -508,10 +517,9 @@ def _score(asked: argparse.Namespace) -> None:
 
 
 def _judge(asked: argparse.Namespace) -> None:
-    found = {what: asked.out / f"{what}.json" for what in KEPT}
-    kept = {what: read_json(path) for what, path in found.items() if path.exists()}
+    found = {what: held for what in KEPT if (held := kept(what, asked.out))}
     results = {"commit": commit(), "versions": versions()}
-    results |= judge(Losses.read(asked.out / LOSSES), kept)
+    results |= judge(Losses.read(asked.out / LOSSES), found)
     write_study(asked.out, results, readme, {"loss": picture_of(results)})
 
 

@@ -22,6 +22,7 @@ compare() { # RUN, then the arguments of `ropewalk compare`
   for word in "$@"; do
     if [[ ${TRY:-} == 1 && " ${tiny[*]}" == *" ${word%%=*}="* ]]; then continue; fi # a field may be set only once
     if [[ ${TRY:-} == 1 && $word == 1,2,3 ]]; then word=1,2; fi
+    if [[ ${TRY:-} == 1 && $word == epochs=* ]]; then word=epochs=0.001; fi # of a folder, whatever its examples
     words+=("$word")
   done
   if [[ ${TRY:-} == 1 && $* != *--task* ]]; then
@@ -184,14 +185,16 @@ ENCODINGS
 reference=$results/reference
 manuals=(--task causal-lm --data manuals "${outside[@]}" length_multiples=1 test_examples=50 vocabulary=2000 batch_tokens=4096 layers=4)
 
-kept() { # rates, costs or passkey, the encodings, then the arguments of `ropewalk compare`
-  local what=$1 encodings=$2
-  shift 2
-  if [[ reference/$what != "$wanted"* ]] || grep -qsF "\"${encodings##*,}\": " "$reference/$what.json"; then return; fi
-  echo "== reference/$what"
-  compare "$runs/reference/$what-${encodings%%,*}" --encodings "$encodings" "$@"
-  "$python" studies/reference.py keep "$what" "$runs/reference/$what-${encodings%%,*}" --out "$reference"
-  ended "reference/$what"
+kept() { # rates, costs or passkey, the encodings, a learning rate to try or "", then the arguments of `ropewalk compare`
+  local what=$1 encodings=$2 rate=$3 run
+  run=$runs/reference/$what$rate-${encodings%%,*}
+  shift 3
+  if [[ reference/$what != "$wanted"* ]] ||
+    [[ -n $("$python" studies/reference.py kept "$what" "${encodings##*,}" ${rate:+"$rate"} --out "$reference") ]]; then return; fi
+  echo "== reference/$what $rate"
+  compare "$run" --encodings "$encodings" "$@" ${rate:+learning_rate="$rate"}
+  "$python" studies/reference.py keep "$what" "$run" --out "$reference"
+  ended "reference/$what $rate"
 }
 
 lacks() { # NAME SEEDS [FOLDER]: some of these models have no losses yet
@@ -215,15 +218,17 @@ models() { # NAME in the results, SEEDS, encoding, then the arguments of `ropewa
 if [[ $wanted == reference* || -z $wanted ]]; then
   if [[ ! -e manuals ]]; then "$python" studies/fetch_text.py manuals; fi
   for encodings in "rotary,none,rotary_skipping,alibi" ${SECOND_STAGE:+"rotary(theta=5e5),rotary(rotary_dim=8),sinusoidal,t5"}; do
-    kept rates "$encodings" "${manuals[@]}" train_length=256 --seeds 100 --sweep learning_rate=1.5e-3,3e-3,6e-3 epochs=0.455
+    for rate in 0.0015 0.003 0.006; do
+      kept rates "$encodings" $rate "${manuals[@]}" train_length=256 --seeds 100 epochs=0.455
+    done
     for seeds in 1,2 3,4 5; do
       while read -r encoding; do
         models "$encoding" "$seeds" "$encoding" "${manuals[@]}" train_length=256
       done <<<"${encodings//,/$'\n'}"
     done
-    kept passkey "$encodings" --task passkey --preset quick "${outside[@]}" --seeds 1,2,3,4,5 test_examples=300
+    kept passkey "$encodings" "" --task passkey --preset quick "${outside[@]}" --seeds 1,2,3,4,5 test_examples=300
     # One model at a time, so that they do not share the cores.
-    kept costs "$encodings" "${manuals[@]}" train_length=256 --seeds 1,2,3 epochs=0.02 --jobs 1
+    kept costs "$encodings" "" "${manuals[@]}" train_length=256 --seeds 1,2,3 epochs=0.02 --jobs 1
   done
   for seeds in 1,2 3,4 5; do
     models "rotary, trained on the longest windows" "$seeds" rotary "${manuals[@]}" train_length=2048

@@ -17,6 +17,11 @@ from ropewalk.explorer.questions import about_model
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 LINK = "heads?layer=2&head=1&query=9&key=8&from=5&to=8"
+FALLING = """() => {
+  const text = document.querySelector(".all-heads").innerText;
+  const shares = [...text.matchAll(/(\\d+)%/g)].map((found) => Number(found[1]));
+  return shares.length > 1 && shares.every((share, i) => i === 0 || shares[i - 1] >= share);
+}"""
 COMPUTE = """async ([answer, count, bands, i, j, queries]) => {
   const all = await import("./head-scores.js"), head = all.unpackHead(answer, count);
   const plain = (all) => Array.from(all, (each) => (Number.isNaN(each) ? null : each));
@@ -76,8 +81,7 @@ def test_a_head_a_pair_and_a_band_are_chosen_by_mouse_and_keyboard(visit):
     page, model = visit("#heads"), ModelDouble()
     expect(page.locator(".mistake").filter(visible=True)).to_contain_text("weights are random")
     page.select_option("#field-sort", "positional")
-    shares = re.findall(r"\d+%", page.locator(".all-heads").inner_text())
-    assert shares == sorted(shares, key=lambda share: -int(share[:-1]))
+    page.wait_for_function(FALLING)  # the page is drawn again in its next frame
     page.get_by_role("button", name=re.compile("^Layer 1, head 0: distance alone")).press("Enter")
     expect(page.locator("h2").last).to_have_text("Layer 1, head 0")
     q, k, visible = model.vectors(1, 0)

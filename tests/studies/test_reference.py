@@ -14,7 +14,6 @@ from tiny_tasks import config_of
 from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings import build
-from ropewalk.files import read_json
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tokens import Tokens
 from ropewalk.model import LanguageModel, TransformerShape, initialize
@@ -157,16 +156,18 @@ def test_a_passkey_is_counted_by_its_depth():
 
 
 def test_what_runs_found_is_kept_together(tmp_path):
-    """Fails if a rate is not the sweep's choice, or if a run replaces what another found."""
-    run = ROOT / "results" / "masked-lm"
-    (tmp_path / "rates.json").write_text('{"alibi": {"0.1": 1.0}}')
-    reference.keep("rates", run, tmp_path)
-    kept = read_json(tmp_path / "rates.json")
-    assert [*kept] == ["alibi", *(row.name for row in read_results(run).encodings)]
-    for row in read_results(run).encodings:
-        assert float(reference.chosen(kept[row.name])) == row.settings["learning_rate"]
-    with pytest.raises(SystemExit, match="RUN must have tried learning rates of"):
-        reference.keep("rates", ROOT / "results" / "causal-lm", tmp_path)
+    """Fails if a rate is another than the run's, or if a run replaces what another found."""
+    results = read_results(ROOT / "results" / "causal-lm")
+    rate = str(results.config.learning_rate)
+    (tmp_path / "rates.json").write_text('{"alibi": {"0.1": 9.0}, "mine": {"0.1": 1.0}}')
+    reference.keep("rates", ROOT / "results" / "causal-lm", tmp_path)
+    kept = reference.kept("rates", tmp_path)
+    assert kept["mine"] == {"0.1": 1.0}
+    loss = results.row("alibi").cells[0].validation_loss
+    assert kept["alibi"] == {"0.1": 9.0, rate: loss}
+    assert reference.chosen(kept["alibi"]) == rate
+    assert set(kept) == {"mine", *(row.name for row in results.encodings)}
+    assert reference.kept("costs", tmp_path) == {}
 
 
 def test_losses_are_read_as_they_were_kept(tmp_path):
