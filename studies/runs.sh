@@ -183,7 +183,8 @@ ENCODINGS
 # The reference experiment, by results/reference/design.md: learning rates on seed 100, then the models. What is found is kept
 # in results/reference after every two models, so that another machine, which has no runs, can go on.
 reference=$results/reference
-manuals=(--task causal-lm --data manuals "${outside[@]}" length_multiples=1 test_examples=50 vocabulary=2000 batch_tokens=4096 layers=4)
+float32=precision=float32 # where nothing is said, a CPU with products of bfloat16 trains with them
+manuals=(--task causal-lm --data manuals "${outside[@]}" $float32 length_multiples=1 test_examples=50 vocabulary=2000 batch_tokens=4096 layers=4)
 
 kept() { # rates, costs or passkey, the encodings, a learning rate to try or "", then the arguments of `ropewalk compare`
   local what=$1 encodings=$2 rate=$3 run
@@ -226,7 +227,7 @@ if [[ $wanted == reference* || -z $wanted ]]; then
         models "$encoding" "$seeds" "$encoding" "${manuals[@]}" train_length=256
       done <<<"${encodings//,/$'\n'}"
     done
-    kept passkey "$encodings" "" --task passkey --preset quick "${outside[@]}" --seeds 1,2,3,4,5 test_examples=300
+    kept passkey "$encodings" "" --task passkey --preset quick "${outside[@]}" $float32 --seeds 1,2,3,4,5 test_examples=300
     # One model at a time, so that they do not share the cores.
     kept costs "$encodings" "" "${manuals[@]}" train_length=256 --seeds 1,2,3 epochs=0.02 --jobs 1
   done
