@@ -144,8 +144,8 @@ def test_begun_here_killed_continued_by_submitit_and_finished(
             kill_when(begin(run, "--jobs", "2"), run, lambda run: scored(run) >= 1, held=2)
         here = scored(run)
         assert 1 <= here <= 4
-        more = signal.SIGINT, 1
-        kill_when(begin(run, *slurm), run, lambda run: scored(run) > here, *more)
+        process = begin(run, *slurm)
+        kill_when(process, run, lambda run: scored(run) > here, signal.SIGINT, held=1)
     assert scored(run) < 6
     said = finish(begin(run, *words))
     assert "another command" not in said
