@@ -1,5 +1,6 @@
 """Small GGUF files for tests, written by the `gguf` package."""
 
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,14 @@ LLAMA = {
     "rope.dimension_count": 64,
     "rope.freq_base": 500000.0,
 }
+
+
+def architecture_names() -> set[str]:
+    """The architectures that `gguf` names; skips where its release is older than our tables."""
+    gguf = pytest.importorskip("gguf", reason="GGUF files: pip install 'ropewalk[gguf]'")
+    if [int(each) for each in version("gguf").split(".")[:2]] < [0, 19]:
+        pytest.skip("older than the tables of architectures: pip install 'gguf>=0.19'")
+    return set(gguf.MODEL_ARCH_NAMES.values())
 
 
 def write_gguf(path: Path, architecture: str = "llama", tensors=None, vocabulary=0, **fields):
