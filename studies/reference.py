@@ -15,10 +15,7 @@ What is found is kept in results/reference at once, so that it can go on without
 from __future__ import annotations
 
 import argparse
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,175 +30,36 @@ from common import (
     shown,
     write_study,
 )
+from reference_scores import SCORED, Losses, lengths, read_windows, rounded, score
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ropewalk.encodings.outside import import_encodings
-from ropewalk.figures import Picture, score_by_length
+from ropewalk.figures import Picture, loss_by_context, score_by_length
 from ropewalk.files import read_json, readable_json, write_bytes
 from ropewalk.lab.cells import cells_of
-from ropewalk.lab.config import slug
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
-from ropewalk.lab.data.textfiles import read_text
 from ropewalk.lab.models import load_model
-from ropewalk.lab.report.formats import format_count, format_number, format_p_value
+from ropewalk.lab.report.formats import format_count, format_number
 from ropewalk.lab.results import Results, read_results
 from ropewalk.lab.scoring.significance import Versus, compare_with, holm, verdict
 from ropewalk.lab.tasks.generated import SEED
 from ropewalk.lab.tokens import Tokens
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
-from ropewalk.model.attention import self_placement
 
 FOLDER = RESULTS / "reference"
 ENCODINGS = RESULTS.parent / "examples" / "claims_encodings.py"
 LOSSES = "losses"
-SCORED = 64  # tokens at the end of each window
-MULTIPLES = (0.5, 1, 2, 4, 8)  # of the trained length
 TESTED = (1, 8)
-WINDOWS = 2  # of a document, if it is long enough
 BASE = "rotary"
 WINDOWED, AT_TARGET = "rotary, nearest keys alone", "rotary, trained on the longest windows"
 BASELINES = (WINDOWED, AT_TARGET)  # beside the encodings, and tested apart from them
+#: Models that are also scored, at the trained length, with all tokens before the scored ones in
+#: random order, by the name of that: does a model without positions know an order?
+SHUFFLED = {f"{name}, earlier tokens shuffled": name for name in (BASE, "none")}
 MARGIN = 0.01  # nats
-BATCH_TOKENS = 8192
 DEPTHS = 3  # parts of a passkey's text
-DIGITS = 4
-
-
-@dataclass(frozen=True)
-class Windows:
-    """The windows that are scored: ids `(N, longest + 1)`, and the document of each.
-
-    names: of the documents; its part before the first hyphen is the manual.
-    """
-
-    ids: Tensor
-    documents: Tensor
-    names: tuple[str, ...]
-
-
-def lengths(trained: int) -> list[int]:
-    """Return the lengths of windows that are scored."""
-    return [int(multiple * trained) for multiple in MULTIPLES]
-
-
-def read_windows(texts: Path, tokens: Tokens, longest: int) -> Windows:
-    """Return the last windows of each test document that is long enough for one."""
-    windows, documents, names = [], [], []
-    for path in sorted((texts / "test").glob("*.txt")):
-        (ids,) = tokens.encode([read_text(path).replace("\r\n", "\n").strip()])
-        for end in range(len(ids), longest, -longest)[:WINDOWS]:
-            windows.append(ids[end - longest - 1 : end])
-            documents.append(len(names))
-        if len(ids) > longest:
-            names.append(path.stem)
-    if not names:
-        raise SystemExit(f"reference: TEXTS must have documents of {longest + 1} tokens: {texts}")
-    return Windows(torch.tensor(windows), torch.tensor(documents), tuple(names))
-
-
-@torch.no_grad()
-def token_losses(
-    model: LanguageModel, ids: Tensor, nearest: int | None = None, last: int | None = None
-) -> Tensor:
-    """Return the loss of each token of windows but the first, `(N, L)` from ids `(N, L + 1)`.
-
-    nearest: how many keys each query sees in each layer, itself included; None: all before it.
-    last: how many tokens at the end to return alone; None: all.
-    """
-    read, targets = ids[:, :-1], ids[:, 1:]
-    if nearest is None:
-        hidden = model(read)
-    else:
-        places = torch.arange(read.shape[1])
-        away = places[:, None] - places
-        hidden = model.embedding(read) * math.sqrt(model.shape.width)
-        placement = self_placement(places, len(places), model.encoding.for_layer(0))
-        mask = ((away >= 0) & (away < nearest))[None, None]
-        for layer in model.layers:
-            hidden, _ = layer(hidden, placement, mask, False)
-        hidden = model.norm(hidden)
-    if last is not None:
-        hidden, targets = hidden[:, -last:], targets[:, -last:]
-    logits = model.logits(hidden.flatten(0, 1))
-    return cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
-
-
-def score(
-    model_for: Callable[[int], LanguageModel],
-    windows: Windows,
-    trained: int,
-    nearest: int | None = None,
-) -> Facts:
-    """Return a model's mean loss of each document's ends by length, and its loss by position.
-
-    model_for: returns the model for windows of a length.
-    """
-    count, longest = len(windows.names), windows.ids.shape[1] - 1
-    ends: dict[str, list[float]] = {}
-    positions = torch.zeros(longest, dtype=torch.float64)
-    of_document = torch.bincount(windows.documents, minlength=count)
-    for length in lengths(trained):
-        model = model_for(length)
-        ids = windows.ids[:, -length - 1 :]
-        sums = torch.zeros(count, dtype=torch.float64)
-        for some in torch.arange(len(ids)).split(max(1, BATCH_TOKENS // length)):
-            last = None if length == longest else SCORED
-            losses = token_losses(model, ids[some], nearest, last).double()
-            documents = windows.documents[some]
-            sums.index_add_(0, documents, losses[:, -SCORED:].mean(1))
-            if length == longest:
-                positions += (losses / of_document[documents, None]).sum(0) / count
-        ends[str(length)] = _rounded(sums / of_document)
-    return {"ends": ends, "positions": _rounded(positions)}
-
-
-def _rounded(values: Tensor) -> list[float]:
-    return [round(value, DIGITS) for value in values.tolist()]
-
-
-@dataclass
-class Losses:
-    """The losses of models by name and seed, as they are scored: a file of a folder for each name.
-
-    models: for each name, by seed, what `score` returns.
-    """
-
-    folder: Path
-    trained: int
-    documents: list[str]
-    models: dict[str, dict[str, Facts]]
-
-    @classmethod
-    def read(cls, folder: Path, trained: int = 0) -> Losses:
-        """Return what is in a folder.
-
-        trained: the length that models were trained on, if there are none yet.
-        """
-        losses = cls(folder, trained, [], {})
-        for path in sorted(folder.glob("*.json")):
-            held = read_json(path)
-            losses.trained, losses.documents = held["trained"], held["documents"]
-            losses.models[held["name"]] = held["seeds"]
-        return losses
-
-    def lacks(self, name: str, seed: int | str) -> bool:
-        """Return whether a model has no losses yet."""
-        return str(seed) not in self.models.get(name, {})
-
-    def add(self, name: str, seed: int, windows: Windows, found: Facts) -> None:
-        """Keep the losses of a model, and write its file."""
-        sizes = [str(length) for length in lengths(self.trained)]
-        if self.documents not in ([], list(windows.names)) or [*found["ends"]] != sizes:
-            raise SystemExit(f"reference: {self.folder} is about other windows")
-        self.documents = list(windows.names)
-        seeds = self.models.setdefault(name, {})
-        seeds[str(seed)] = found
-        held = {"name": name, "trained": self.trained, "documents": self.documents, "seeds": seeds}
-        text = json.dumps(held, separators=(",", ":")) + "\n"
-        write_bytes(self.folder / f"{slug(name)}.json", text.encode())
-        print(f"{name}, seed {seed}", flush=True)
+ENDS = ("x1", "x8")  # lengths of the passkey's text that the first table has
 
 
 def score_all(runs: Sequence[Path], texts: Path, out: Path) -> None:
@@ -212,8 +70,11 @@ def score_all(runs: Sequence[Path], texts: Path, out: Path) -> None:
     for run, config in configs.items():
         for cell in cells_of(config):
             name = cell.encoding if config.train_length == losses.trained else AT_TARGET
-            nearest = {name: None, **({WINDOWED: losses.trained} if name == BASE else {})}
-            for label, keys in nearest.items():
+            ways: dict[str, Facts] = {name: {}}
+            if name == BASE:
+                ways[WINDOWED] = {"nearest": losses.trained}
+            ways |= {label: {"shuffled": True} for label, of in SHUFFLED.items() if of == name}
+            for label, way in ways.items():
                 if not losses.lacks(label, cell.seed):
                     continue
                 windows = windows or read_windows(
@@ -221,7 +82,7 @@ def score_all(runs: Sequence[Path], texts: Path, out: Path) -> None:
                 )
                 model, _ = load_model(cell.folder(run) / "model.safetensors", torch.device("cpu"))
                 assert isinstance(model, LanguageModel)
-                found = score(partial(_same, model), windows, losses.trained, keys)
+                found = score(partial(_same, model), windows, losses.trained, **way)
                 losses.add(label, cell.seed, windows, found)
 
 
@@ -299,15 +160,41 @@ def context_tests(losses: Losses, names: Sequence[str]) -> Facts:
     }  # fmt: skip
 
 
+def _blocks(trained: int) -> list[int]:
+    """Return where blocks of positions end: each is as long as all before it."""
+    return [2**k for k in range(4, max(lengths(trained)).bit_length())]
+
+
+def _by_position(losses: Losses, name: str) -> list[float]:
+    """Return the mean loss of each block of positions in the longest windows."""
+    found = torch.tensor([held["positions"] for held in losses.models[name].values()]).mean(0)
+    ends = _blocks(losses.trained)
+    starts = [0, *ends[:-1]]
+    return rounded(torch.stack([found[a:b].mean() for a, b in zip(starts, ends, strict=True)]))
+
+
+def shuffled_tests(losses: Losses) -> Facts:
+    """Return, for each model that was also scored so, what shuffling the earlier tokens changes."""
+    found = {}
+    for label, name in SHUFFLED.items():
+        if seeds := sorted({*losses.models.get(name, {})} & {*losses.models.get(label, {})}):
+            ends = [_ends(losses, each, losses.trained, seeds) for each in (name, label)]
+            if (test := _tests(losses, ends)[1]) is not None:
+                found[name] = vars(test)
+    return found
+
+
 def judge(losses: Losses, beside: Mapping[str, Facts]) -> Facts:
     """Return the tests and means of all encodings; the baselines are tested apart from them.
 
     beside: what is kept beside the losses, by name.
     """
-    encodings = [BASE, *sorted(set(losses.models) - {BASE, *BASELINES})]
+    encodings = [BASE, *sorted(set(losses.models) - {BASE, *BASELINES, *SHUFFLED})]
     found = compare(losses, [encodings, [BASE, *BASELINES]])
     known = [name for name in encodings if name in found["rows"]]
-    return found | {"context": context_tests(losses, known), **beside}
+    found["positions"] = {name: _by_position(losses, name) for name in found["rows"]}
+    more = {"context": context_tests(losses, known), "shuffled": shuffled_tests(losses)}
+    return found | more | beside
 
 
 def rates(results: Results) -> Facts:
@@ -370,16 +257,22 @@ def kept(what: str, out: Path) -> Facts:
 
 
 def table(results: Facts, kind: str) -> str:
-    """Return the loss of each row by length with its tests and, if known, the cost of a step."""
-    lines, trained, costs = [], results["trained"], results.get("costs", {})
+    """Return the loss of each row from the trained length on, its tests and, if known, the rest."""
+    lines, trained = [], results["trained"]
+    sizes = [n for n in lengths(trained) if n >= trained]
+    costs, passkey = results.get("costs", {}), results.get("passkey", {})
     for name, row in results["rows"].items():
-        means = [format_number(_average(values), 3) for values in row.values()]
+        means = [format_number(_average(row[str(n)]), 3) for n in sizes]
         told = [_told(tests.get(name)) for tests in results["tests"].values()]
-        time = f"× {costs[name] / costs[BASE]:.2f}" if name in {*costs} - {*BASELINES} else "–"
-        lines.append([f"`{name}`", *means, *told, *[time] * bool(costs)])
-    titles = [f"loss at {n:,}" + " (trained)" * (n == trained) for n in lengths(trained)]
-    tests = [f"tested at {int(n):,}" for n in results["tests"]]
-    return markdown_table([kind, *titles, *tests, *["time of a step"] * bool(costs)], lines)
+        exact = passkey.get(name, {})
+        found = [f"{_average(exact[x]):.0f}" if x in exact else "–" for x in ENDS]
+        time = f"× {costs[name] / costs[BASE]:.2f}" if name in costs else "–"
+        beside = [" · ".join(found) if exact else "–"] * bool(passkey) + [time] * bool(costs)
+        lines.append([f"`{name}`", *means, *told, *beside])
+    titles = [f"loss at {n:,}" + " (trained)" * (n == trained) for n in sizes]
+    titles += [f"difference at {int(n):,} (95 %)" for n in results["tests"]]
+    titles += [f"passkey at ×{' · ×'.join(x.removeprefix('x') for x in ENDS)}, %"] * bool(passkey)
+    return markdown_table([kind, *titles, *["time of a step"] * bool(costs)], lines)
 
 
 def _average(values: Sequence[float]) -> float:
@@ -389,10 +282,14 @@ def _average(values: Sequence[float]) -> float:
 def _told(test: Any) -> str:
     if test is None:
         return "–"
+    return f"{_interval(test)}: {test['verdict']}"
+
+
+def _interval(test: Mapping[str, Any]) -> str:
     difference, low, high = (
         format_number(test[key], 3, signed=True) for key in ("difference", "low", "high")
     )
-    return f"{difference} ({low} to {high}, p {format_p_value(test['p_holm'])}): {test['verdict']}"
+    return f"{difference} ({low} to {high})"
 
 
 def picture_of(results: Facts) -> Picture:
@@ -406,6 +303,12 @@ def picture_of(results: Facts) -> Picture:
     return score_by_length(places, seeds, title, f"loss of the last {SCORED} tokens")
 
 
+def positions_of(results: Facts) -> Picture:
+    """Return the losses against the position in the longest windows."""
+    trained = results["trained"]
+    return loss_by_context(_blocks(trained), results["positions"], original=trained)
+
+
 def readme(results: Facts) -> str:
     """Return the README of the results, made only from its numbers."""
     return (
@@ -417,14 +320,19 @@ def readme(results: Facts) -> str:
                 f"of {results['documents']} test documents; "
                 f"{format_count(results['seeds'], 'seed')}. The [design](design.md) was committed "
                 f"before the models were trained. Encodings are tested against `{BASE}`, and so "
-                f"are the two baselines; p is corrected (Holm); *equal*: within ±{MARGIN} nats.",
+                f"are the two baselines; p, in results.json, is corrected (Holm); *equal*: within "
+                f"±{MARGIN} nats.",
                 table(results, "encoding"),
                 "Does the loss still fall from the trained length to the longest one? "
                 + "; ".join(f"`{name}` {_told(test)}" for name, test in results["context"].items())
                 + ".",
+                *_shuffled_parts(results),
                 *_rates_parts(results.get("rates")),
                 *_passkey_parts(results.get("passkey")),
                 shown("loss", picture_of(results)),
+                "By position in the longest windows; a point is the mean of all positions from the "
+                "point before it to its own.",
+                shown("positions", positions_of(results)),
                 f"[{LOSSES}]({LOSSES}) has the loss of every model by document and by position.",
                 f"```sh\npython studies/fetch_text.py manuals\nbash studies/runs.sh reference\n"
                 f"{results['command']}\n```",
@@ -432,6 +340,15 @@ def readme(results: Facts) -> str:
         )
         + "\n"
     )
+
+
+def _shuffled_parts(results: Facts) -> list[str]:
+    """Return the words about shuffled tokens."""
+    told = [f"`{name}` {_interval(test)}" for name, test in results["shuffled"].items()]
+    return [
+        f"Exploratory, and not in the design: with all tokens before the scored ones in random "
+        f"order, the loss at {results['trained']} changes by {'; '.join(told)}."
+    ] * bool(told)
 
 
 def _rates_parts(rates: Mapping[str, Mapping[str, float | None]] | None) -> list[str]:
@@ -520,7 +437,8 @@ def _judge(asked: argparse.Namespace) -> None:
     found = {what: held for what in KEPT if (held := kept(what, asked.out))}
     results = {"commit": commit(), "versions": versions()}
     results |= judge(Losses.read(asked.out / LOSSES), found)
-    write_study(asked.out, results, readme, {"loss": picture_of(results)})
+    pictures = {"loss": picture_of(results), "positions": positions_of(results)}
+    write_study(asked.out, results, readme, pictures)
 
 
 if __name__ == "__main__":

@@ -15,17 +15,8 @@ from pathlib import Path
 
 import torch
 from common import GENERATED, RESULTS, Facts, finished_run, shown, write_study
-from reference import (
-    LOSSES,
-    Losses,
-    Windows,
-    compare,
-    lengths,
-    picture_of,
-    read_windows,
-    score,
-    table,
-)
+from reference import LOSSES, compare, picture_of, table
+from reference_scores import Losses, Windows, lengths, read_windows, score
 from torch import Tensor
 
 from ropewalk.lab.cells import Cell

@@ -18,7 +18,9 @@ from ropewalk.lab.results import read_results
 from ropewalk.lab.tokens import Tokens
 from ropewalk.model import LanguageModel, TransformerShape, initialize
 
-reference, rules = load_scripts("studies", "reference", "reference_rules")
+reference, rules, scores = load_scripts(
+    "studies", "reference", "reference_rules", "reference_scores"
+)
 ROOT = Path(__file__).parents[2]
 WORDS = "the kernel maps a page and the page has a lock that a task takes".split()  # noqa: SIM905
 
@@ -34,8 +36,8 @@ def test_nearest_keys_are_those_of_a_shorter_window():
     """In one layer of a relative encoding, the rest of the window is as if it were not there."""
     model, ids = language_model(), torch.randint(60, (3, 33))
     for nearest in (1, 5, 32):
-        found = reference.token_losses(model, ids, nearest)[:, -1]
-        short = reference.token_losses(model, ids[:, -nearest - 1 :])[:, -1]
+        found = scores.token_losses(model, ids, nearest)[:, -1]
+        short = scores.token_losses(model, ids[:, -nearest - 1 :])[:, -1]
         assert torch.allclose(found, short, atol=1e-5)
 
 
@@ -43,7 +45,7 @@ def test_with_all_keys_the_losses_are_those_of_the_model():
     for encoding in ("rotary", "none", "alibi", "t5", "sinusoidal"):
         model, ids = language_model(2, encoding), torch.randint(60, (2, 20))
         wanted = cross_entropy(model.logits(model(ids[:, :-1])).mT, ids[:, 1:], reduction="none")
-        assert torch.allclose(reference.token_losses(model, ids), wanted, atol=1e-5)
+        assert torch.allclose(scores.token_losses(model, ids), wanted, atol=1e-5)
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def texts(tmp_path):
 
 def test_windows_end_at_the_end_of_documents(texts):
     tokens = Tokens.train([" ".join(WORDS)] * 3, 60)
-    windows = reference.read_windows(texts, tokens, longest=32)
+    windows = scores.read_windows(texts, tokens, longest=32)
     assert windows.names == ("a-long", "b-middle")
     assert windows.documents.tolist() == [0, 0, 1]
     for name, row in (("a-long", 0), ("b-middle", 2)):
@@ -66,24 +68,40 @@ def test_windows_end_at_the_end_of_documents(texts):
     (ids,) = tokens.encode([(texts / "test" / "a-long.txt").read_text()])
     assert windows.ids[1].tolist() == ids[-65:-32]
     with pytest.raises(SystemExit, match="TEXTS must have documents of 5001 tokens"):
-        reference.read_windows(texts, tokens, longest=5000)
+        scores.read_windows(texts, tokens, longest=5000)
 
 
 def test_a_document_counts_once(monkeypatch):
     """Fails if a document of two windows has twice the weight of one of a single window."""
-    monkeypatch.setattr(reference, "MULTIPLES", (4, 8))
-    monkeypatch.setattr(reference, "SCORED", 4)
+    monkeypatch.setattr(scores, "MULTIPLES", (4, 8))
+    monkeypatch.setattr(scores, "SCORED", 4)
     model, ids = language_model(), torch.randint(60, (3, 17))
-    windows = reference.Windows(ids, torch.tensor([0, 0, 1]), ("a-x", "b-y"))
-    found = reference.score(lambda length: model, windows, trained=2)
-    losses = reference.token_losses(model, ids)
+    windows = scores.Windows(ids, torch.tensor([0, 0, 1]), ("a-x", "b-y"))
+    found = scores.score(lambda length: model, windows, trained=2)
+    losses = scores.token_losses(model, ids)
     ends = losses[:, -4:].mean(1)
     wanted = [(ends[0] + ends[1]).item() / 2, ends[2].item()]
     assert found["ends"]["16"] == pytest.approx(wanted, abs=1e-4)
     by_document = torch.stack([losses[:2].mean(0), losses[2]])
     assert found["positions"] == pytest.approx(by_document.mean(0).tolist(), abs=1e-4)
-    short = reference.token_losses(model, ids[:, -9:])[:, -4:].mean(1)
+    short = scores.token_losses(model, ids[:, -9:])[:, -4:].mean(1)
     assert found["ends"]["8"][1] == pytest.approx(short[2].item(), abs=1e-4)
+
+
+def test_shuffled_windows_keep_the_tokens_that_are_scored_and_the_set_of_the_others(monkeypatch):
+    monkeypatch.setattr(scores, "SCORED", 4)
+    ids = torch.arange(60).view(2, 30)
+    found = scores.shuffle_earlier(ids)
+    assert (found[:, -5:] == ids[:, -5:]).all()
+    assert (found[:, :-5] != ids[:, :-5]).any()
+    assert (found.sort(1).values == ids).all()
+    monkeypatch.setattr(scores, "MULTIPLES", (4, 8))
+    windows = scores.Windows(ids[:, :17], torch.tensor([0, 1]), ("a-x", "b-y"))
+    model = language_model()
+    scored = scores.score(lambda length: model, windows, 16, shuffled=True)["ends"]
+    read = scores.shuffle_earlier(windows.ids)
+    wanted = scores.token_losses(model, read)[:, -4:].mean(1).tolist()
+    assert scored == {"16": pytest.approx(wanted, abs=1e-4)}
 
 
 def losses_of(shifts, documents=60, seeds=5):
@@ -97,18 +115,22 @@ def losses_of(shifts, documents=60, seeds=5):
     names = [f"{'ab'[i % 2]}-{i}" for i in range(documents)]
     models = {
         name: {
-            str(seed): {"ends": {str(n): values.tolist() for n in reference.lengths(256)}}
+            str(seed): {
+                "ends": {str(n): values.tolist() for n in scores.lengths(256)},
+                "positions": [values.mean().item()] * 2048,
+            }
             for seed, values in enumerate(
                 3 + easy + common + shift + 1e-3 * chance(seeds, documents), 1
             )
         }
         for name, shift in shifts.items()
     }
-    return reference.Losses(Path("losses"), 256, names, models)
+    return scores.Losses(Path("losses"), 256, names, models)
 
 
 def test_verdicts_are_those_of_the_differences():
-    losses = losses_of({"rotary": 0.0, "none": 0.1, "alibi": -0.1, "t5": 0.0005})
+    shuffled = "none, earlier tokens shuffled"
+    losses = losses_of({"rotary": 0.0, "none": 0.1, "alibi": -0.1, "t5": 0.0005, shuffled: 0.3})
     del losses.models["t5"]["5"]  # not all of its models are trained yet
     kept = {
         "costs": {"rotary": 0.5, "none": 0.25},
@@ -119,7 +141,8 @@ def test_verdicts_are_those_of_the_differences():
         },
     }
     found = reference.judge(losses, kept)
-    assert "t5" not in found["rows"]
+    assert set(found["rows"]) == {"rotary", "none", "alibi"} == set(found["positions"])
+    assert found["shuffled"]["none"]["difference"] == pytest.approx(0.2, abs=0.01)
     for length in ("256", "2048"):
         verdicts = {name: test["verdict"] for name, test in found["tests"][length].items()}
         assert verdicts == {"none": "worse", "alibi": "better"}
@@ -127,6 +150,7 @@ def test_verdicts_are_those_of_the_differences():
     assert "| `none` |" in page
     assert "| × 0.50 |" in page
     assert "| `none` | 99 · 0 · 1 |" in page
+    assert "| 33 · – | × 0.50 |" in page
     assert "`none` 0.003, the largest tried; `rotary` 0.1." in page
     assert page.count(": worse |") == 2
 
@@ -172,13 +196,13 @@ def test_what_runs_found_is_kept_together(tmp_path):
 
 def test_losses_are_read_as_they_were_kept(tmp_path):
     held = losses_of({"rotary": 0.0, "none": 0.1}, documents=4)
-    windows = reference.Windows(torch.empty(0), torch.empty(0), tuple(held.documents))
-    written = reference.Losses(tmp_path, 256, [], {})
+    windows = scores.Windows(torch.empty(0), torch.empty(0), tuple(held.documents))
+    written = scores.Losses(tmp_path, 256, [], {})
     for name, by_seed in held.models.items():
         for seed, found in by_seed.items():
             assert written.lacks(name, seed)
             written.add(name, int(seed), windows, found)
-    read = reference.Losses.read(tmp_path, 2048)
+    read = scores.Losses.read(tmp_path, 2048)
     assert (read.trained, read.documents, read.models) == (256, held.documents, held.models)
     assert not read.lacks("none", 5)
     with pytest.raises(SystemExit, match="is about other windows"):
