@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from claims_evidence import CONTRADICTED, INFINITE, OPEN, SUPPORTED, Judged, Measured, judge
 from claims_measures import COST
 from claims_table import CLAIMS
-from common import RESULTS, Facts
+from common import RESULTS
 
 from ropewalk.figures import Picture
 from ropewalk.figures.drawing import Scheme, plain, style
 from ropewalk.figures.picture import picture_html
-from ropewalk.files import readable_json, write_bytes
+from ropewalk.files import Facts, readable_json, write_bytes
 from ropewalk.lab.report.formats import format_count, format_number
 
 if TYPE_CHECKING:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
 from claims_evidence import BLEU, MASKED, TEXT, Measured, gain, held, loss_of, over, row_of
-from common import RESULTS, Facts
+from common import RESULTS
 from rotary_parts_report import decay
 
 from ropewalk import RotaryEmbedding, RotarySpec
 from ropewalk.encodings import build
 from ropewalk.encodings.absolute import sinusoids
+from ropewalk.files import Facts
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS
 from ropewalk.lab.results import read_summary
 from ropewalk.model import LanguageModel, TransformerShape, initialize
@@ -30,13 +32,18 @@ def exactly(value: float, unit: str) -> Measured:
     return Measured(value, value, value, unit, SCRIPT)
 
 
+def changed(found: Measured, change: Callable[[float], float], unit: str) -> Measured:
+    """Return a number and its interval, both changed by an increasing function."""
+    value, low, high = map(change, (found.value, found.low, found.high))
+    return replace(found, value=value, low=low, high=high, unit=unit)
+
+
 def gain_in_percent(split: str) -> Measured:
     """Return the gain of rotary over sinusoids in % of their BLEU."""
     found = gain(BLEU, "rotary", "sinusoidal", split)
     base = row_of(BLEU, "sinusoidal").summary[split].spread("bleu").mean
     assert base is not None
-    ends = (100 * each / base for each in (found.value, found.low, found.high))
-    return Measured(*ends, "%", BLEU, found.seeds)
+    return changed(found, lambda points: 100 * points / base, "%")
 
 
 def steps_saved() -> Measured:
@@ -71,10 +78,8 @@ def perplexity_ratio(name: str) -> Measured:
     cells = row_of(TEXT, name).cells
     near, far = ([c.scores[s].score("loss") for c in cells] for s in ("x1", "x8"))
     logs = [b - a for a, b in zip(near, far, strict=True) if a is not None and b is not None]
-    found = over(logs, "", TEXT)
-    ends = (math.exp(each) for each in (found.value, found.low, found.high))
     unit = f"× its perplexity at {held(TEXT).config.train_length} tokens"
-    return Measured(*ends, unit, TEXT, found.seeds)
+    return changed(over(logs, "", TEXT), math.exp, unit)
 
 
 def _cells(name: str) -> list[Facts]:
@@ -135,9 +140,7 @@ def integers_gradient(norm: str) -> Measured:
         math.log(one["largest"] / other["largest"])
         for one, other in zip(cells["integer"], cells["sinusoidal"], strict=True)
     ]
-    found = over(ratios, "", unit)
-    ends = (math.exp(each) for each in (found.value, found.low, found.high))
-    return Measured(*ends, "× the gradient", unit, found.seeds)
+    return changed(over(ratios, "", unit), math.exp, "× the gradient")
 
 
 def positions_kept_out() -> Measured:

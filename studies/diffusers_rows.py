@@ -203,10 +203,10 @@ def _own_hunyuan_dit(model: Any, size: Size, at: Tensor) -> Any:
 def _own_allegro(model: Any, size: Size, at: Tensor) -> Any:
     config, grid = model.config, (size.height, size.width)
     scales = tuple(config[f"interpolation_scale_{axis}"] for axis in "thw")
-    *tables, _, _, _ = embeddings.get_3d_rotary_pos_embed_allegro(
+    found = embeddings.get_3d_rotary_pos_embed_allegro(
         config["attention_head_dim"], ((0, 0), grid), grid, size.frames, scales
     )
-    return tables, [at[axis].long()[None] for axis in range(3)]
+    return found[:-3], [at[axis].long()[None] for axis in range(3)]
 
 
 def _own_joy(model: Any, size: Size, at: Tensor) -> Any:
@@ -342,7 +342,8 @@ def _own_ltx2_vae(model: Any, size: Size, at: Tensor) -> Any:
 
 def _ltx2_vae_rotation(x: Tensor, own: Any) -> Tensor:
     rope, size = own
-    return rope(x.reshape(1, *size[:3], *x.shape[2:])).reshape(x.shape)
+    rotated: Tensor = rope(x.reshape(1, *size[:3], *x.shape[2:]))
+    return rotated.reshape(x.shape)
 
 
 def _named_module(model: Any, name: str) -> Any:
@@ -510,7 +511,7 @@ ROWS = (
             x[:, :, 0], own)[:, :, None]),
     Row("StableAudioDiTModel", TEXT,
         _text_1d(lambda model, n: embeddings.get_1d_rotary_pos_embed(
-            32, torch.arange(n), use_real=True, repeat_interleave_real=False)), "halves",
+            32, n, use_real=True, repeat_interleave_real=False)), "halves",
         lambda x, own: code(
             "attention_processor:StableAudioAttnProcessor2_0.apply_partial_rotary_emb")(
             None, x.transpose(1, 2), own).transpose(1, 2)),

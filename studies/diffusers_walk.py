@@ -133,8 +133,8 @@ def compared(row: Row, name: str, size: Size) -> Found:
     ]
     rotated = rope.rotate(x, at, length=length, seq_dim=-3)
     difference = float((row.rotation(x, own).double() - rotated.double()).abs().max())
-    worst = [max(column) for column in zip(*errors, strict=True)]
-    return Found(row, name, spec, float(angles.abs().max()), *worst, difference)
+    theirs, mine = (max(column) for column in zip(*errors, strict=True))
+    return Found(row, name, spec, float(angles.abs().max()), theirs, mine, difference)
 
 
 def walk() -> Iterator[Found]:

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, shown, write_study
+from common import GENERATED, RESULTS, finished_run, markdown_table, shown, write_study
 from extrapolation_rules import compare_rules, tests_table, try_rules
 
 from ropewalk.figures import Picture, score_by_length
-from ropewalk.files import read_json
+from ropewalk.files import Facts, read_json
 from ropewalk.lab.report.formats import column_title, format_number
 from ropewalk.lab.results import MetricFacts, read_results
 from ropewalk.machine import commit, versions

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from common import Facts, markdown_table
+from common import markdown_table
 from torch import Tensor
 
-from ropewalk.files import write_checked_json
+from ropewalk.files import Facts, write_checked_json
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import build_model

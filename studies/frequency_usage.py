@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, markdown_table, shown, write_study
+from common import GENERATED, RESULTS, finished_run, markdown_table, shown, write_study
 
+from ropewalk.files import Facts
 from ropewalk.lab.models import load_model
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task
@@ -86,7 +87,7 @@ def norms_table(found: dict[str, Usage]) -> str:
     for place, layer in enumerate(first.layers):
         shares = [shares_of(each.layers[place], each.length) for each in found.values()]
         for name, held in (("q", [each.q for each in shares]), ("k", [each.k for each in shares])):
-            means = [sum(of) / len(of) for of in zip(*held, strict=True)]  # type: ignore[arg-type]
+            means = [sum(of) / len(of) for of in zip(*held, strict=True)]
             rows.append([f"layer {layer.layer}, {name}", *(f"{share:.0%}" for share in means)])
     rows.append(["of the pairs", *(f"{share:.0%}" for share in shares[0].even)])
     return markdown_table(head, rows)

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, shown, write_study
+from common import GENERATED, RESULTS, finished_run, shown, write_study
 
 from ropewalk.figures import Picture, head_by_pair
+from ropewalk.files import Facts
 from ropewalk.lab.models import load_model
 from ropewalk.lab.results import read_results
 from ropewalk.lab.tasks import open_task

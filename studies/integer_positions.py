@@ -12,11 +12,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import GENERATED, RESULTS, Facts, markdown_table, write_study
+from common import GENERATED, RESULTS, markdown_table, write_study
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ropewalk.encodings import Placement
+from ropewalk.files import Facts
 from ropewalk.lab.config import Config
 from ropewalk.lab.config_sources import make_config, read_value
 from ropewalk.lab.report.formats import format_number

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, markdown_table, study_models
+from common import GENERATED, RESULTS, markdown_table, study_models
 from torch import Tensor
 
 from ropewalk.encodings.absolute import Learned, sinusoids
+from ropewalk.files import Facts
 from ropewalk.lab.models import load_model
 from ropewalk.lab.results import read_results
 from ropewalk.machine import commit, versions

@@ -24,7 +24,6 @@ import torch
 from common import (
     GENERATED,
     RESULTS,
-    Facts,
     finished_run,
     markdown_table,
     shown,
@@ -35,7 +34,7 @@ from torch import Tensor
 
 from ropewalk.encodings.outside import import_encodings
 from ropewalk.figures import Picture, loss_by_context, score_by_length
-from ropewalk.files import read_json, readable_json, write_bytes
+from ropewalk.files import Facts, read_json, readable_json, write_bytes
 from ropewalk.lab.cells import cells_of
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
 from ropewalk.lab.models import load_model
@@ -194,7 +193,7 @@ def judge(losses: Losses, beside: Mapping[str, Facts]) -> Facts:
     known = [name for name in encodings if name in found["rows"]]
     found["positions"] = {name: _by_position(losses, name) for name in found["rows"]}
     more = {"context": context_tests(losses, known), "shuffled": shuffled_tests(losses)}
-    return found | more | beside
+    return {**found, **more, **beside}
 
 
 def rates(results: Results) -> Facts:
@@ -219,7 +218,8 @@ def costs(results: Results) -> Facts:
 
 def passkey_by_depth(results: Results) -> Facts:
     """Return exact match, in %, of each encoding by split and by where the key is, in thirds."""
-    config, rows = results.config, {}
+    config = results.config
+    rows: dict[str, Facts] = {}
     for split in results.splits:
         size = results.lengths.of[split] if results.lengths else config.train_length
         drawn = draw_examples(

@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, finished_run, shown, write_study
+from common import GENERATED, RESULTS, finished_run, shown, write_study
 from reference import LOSSES, compare, picture_of, table
 from reference_scores import Losses, Windows, lengths, read_windows, score
 from torch import Tensor
 
+from ropewalk.files import Facts
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
 from ropewalk.lab.loss import token_loss

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from common import Facts
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropewalk.files import read_json, write_bytes
+from ropewalk.files import Facts, read_json, write_bytes
 from ropewalk.lab.config import slug
 from ropewalk.lab.data.textfiles import read_text
 from ropewalk.lab.tokens import Tokens
@@ -46,7 +45,9 @@ def lengths(trained: int) -> list[int]:
 
 def read_windows(texts: Path, tokens: Tokens, longest: int) -> Windows:
     """Return the last windows of each test document that is long enough for one."""
-    windows, documents, names = [], [], []
+    windows: list[list[int]] = []
+    documents: list[int] = []
+    names: list[str] = []
     for path in sorted((texts / "test").glob("*.txt")):
         (ids,) = tokens.encode([read_text(path).replace("\r\n", "\n").strip()])
         for end in range(len(ids), longest, -longest)[:WINDOWS]:

@@ -14,16 +14,18 @@ from pathlib import Path
 
 import torch
 from anatomy import position_left, record_rotations, score_by_distance
-from common import RESULTS, Facts, finished_run, write_study
+from common import RESULTS, finished_run, write_study
 from rotary_parts_pictures import pictures_of
 from rotary_parts_report import readme
 from torch import Tensor, nn
 
 from ropewalk import RotarySpec
+from ropewalk.files import Facts
 from ropewalk.lab.config import Config
 from ropewalk.lab.models import load_model
 from ropewalk.lab.results import CellResults, read_results
 from ropewalk.lab.tasks import open_task
+from ropewalk.lab.tasks.text import CausalText
 from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
 from ropewalk.tools.usage.head_usage import pair_squares
@@ -34,9 +36,11 @@ WINDOWS = 64  # of the test text, each of the trained length
 
 def windows(config: Config, run: Path) -> Tensor:
     """Return token ids of the test text in windows of the trained length: (WINDOWS, S)."""
-    ids = open_task(config, run).data["test"]  # type: ignore[attr-defined]
+    task = open_task(config, run)
+    assert isinstance(task, CausalText)
+    ids = task.data["test"]
     count = min(WINDOWS, len(ids) // config.train_length)
-    return ids[: count * config.train_length].unflatten(0, (count, config.train_length))
+    return ids[: count * config.train_length].view(count, config.train_length)
 
 
 def spec_of(model: LanguageModel) -> RotarySpec | None:

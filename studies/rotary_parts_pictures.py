@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from common import Facts
 
 from ropewalk.figures import Picture
 from ropewalk.figures.drawing import Scheme, style, width_of
 from ropewalk.figures.plot_data import short
+from ropewalk.files import Facts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,8 @@ def norms_picture(results: Facts) -> Picture:
 def _shares(layers: list[Facts], part: str) -> torch.Tensor:
     """Return the norm of each pair as a share of its head's, (layers * heads, pairs)."""
     norms = torch.cat([torch.tensor(layer[part]) for layer in layers])
-    return norms / norms.norm(dim=1, keepdim=True)
+    total: torch.Tensor = norms.norm(dim=1, keepdim=True)
+    return norms / total
 
 
 def scores_picture(results: Facts) -> Picture:

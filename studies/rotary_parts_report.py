@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from common import GENERATED, Facts, markdown_table, shown
+from common import GENERATED, markdown_table, shown
 from rotary_parts_pictures import norms_picture, scores_picture
 
-from ropewalk.encodings import build
+from ropewalk import RotaryEmbedding
+from ropewalk.encodings import StackShape, build
+from ropewalk.files import Facts
 from ropewalk.lab.config import Config
 
 SMALL = 0.1  # rad; below, sine and cosine are nearly 0 and 1
@@ -89,11 +91,16 @@ def _alike_by_design(results: Facts) -> list[str]:
     return said
 
 
+def _frequencies(name: str, shape: StackShape) -> torch.Tensor:
+    rope = build(name, shape).for_layer(0).rope
+    assert isinstance(rope, RotaryEmbedding)
+    return rope.spec.inverse_frequencies()
+
+
 def left_out_angle(name: str, config: Config) -> float:
     """Return the largest angle (rad) in a window of the pairs that p-RoPE does not rotate."""
     shape = config.shape(vocabulary=1).stack_shape(causal=True)
-    turned = build(name, shape).for_layer(0).rope.spec.inverse_frequencies()
-    plain = build("rotary", shape).for_layer(0).rope.spec.inverse_frequencies()
+    turned, plain = (_frequencies(each, shape) for each in (name, "rotary"))
     left_out = plain[turned == 0]
     return float(left_out.max()) * (config.train_length - 1) if len(left_out) else 0.0
 

@@ -12,7 +12,6 @@ import json
 import platform
 import re
 import subprocess
-import sys
 import venv
 from collections import Counter
 from dataclasses import dataclass
@@ -115,7 +114,7 @@ def measure(name: str, environments: Path) -> None:
     python = home / "bin" / "python"
     if not python.exists():
         venv.create(home, with_pip=True)
-        install = [python, "-m", "pip", "install", "--quiet"]
+        install = [str(python), "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *library.packages], check=True)
         if library.alone:
             options = [option.format(home=home.absolute()) for option in library.options]
@@ -123,7 +122,7 @@ def measure(name: str, environments: Path) -> None:
     with TemporaryDirectory() as folder:
         found = Path(folder, "found.json")
         adapter = SUITE / "adapters" / f"{name.replace('-', '_')}_adapter.py"
-        ask = [python, SUITE / "run.py", adapter, "--json", found]
+        ask = [str(each) for each in (python, SUITE / "run.py", adapter, "--json", found)]
         if subprocess.run(ask, check=False, stdout=subprocess.DEVNULL).returncode > 1:
             raise ValueError(f"{adapter} must run in the environment of {name}")
         records = json.loads(found.read_text("utf-8"))["records"]
@@ -197,8 +196,7 @@ def picture(found: dict[str, Records]) -> Picture:
                 where = column + 0.5, row + 0.52
                 axes.text(*where, text, color=ink, size=8, ha="center", va="center")
         middles = [i + 0.5 for i in range(max(len(found), len(AREAS)))]
-        turned = {"rotation": 90} if phone else {}
-        axes.set_xticks(middles[: len(AREAS)], AREAS, **turned)
+        axes.set_xticks(middles[: len(AREAS)], AREAS, rotation=90 if phone else 0)
         axes.set_yticks(middles[: len(found)], list(found))
         axes.tick_params(length=0, labelsize=8, labelcolor=scheme.ink, top=False, bottom=False,
                          labeltop=True, labelbottom=False)  # fmt: skip
@@ -293,4 +291,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,9 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
+from common import GENERATED, RESULTS, markdown_table, study_one_run
 from entropy import attention_entropy
 
+from ropewalk.files import Facts
 from ropewalk.lab.data.batches import read_splits
 from ropewalk.lab.models import load_translator
 from ropewalk.lab.report.formats import format_p_value

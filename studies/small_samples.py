@@ -7,15 +7,16 @@ results/small-samples with a README made of the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
-from common import GENERATED, RESULTS, Facts, markdown_table, study_one_run
+from common import GENERATED, RESULTS, markdown_table, study_one_run
 from torch import Tensor
 
+from ropewalk.files import Facts
 from ropewalk.lab.report.formats import format_number
 from ropewalk.lab.results import SplitScores, read_results
 from ropewalk.lab.scoring.bleu import ORDERS, bleu_from_statistics, whole_statistics
@@ -93,7 +94,7 @@ def gaps(
 
 
 def chances(
-    systems: dict[str, Sequence[Tensor]],
+    systems: Mapping[str, Sequence[Tensor]],
     score: Callable[[Tensor], Tensor] = bleu_together,
     *,
     sentences: int = SENTENCES,

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from common import GENERATED, RESULTS, Facts, markdown_table, study_models
+from common import GENERATED, RESULTS, markdown_table, study_models
 from rotary_parts import hidden_states, windows
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from ropewalk.files import Facts
 from ropewalk.lab.models import load_model
 from ropewalk.lab.results import read_results
 from ropewalk.machine import commit, versions
