@@ -50,6 +50,7 @@ FOLDER = RESULTS / "reference"
 ENCODINGS = RESULTS.parent / "examples" / "claims_encodings.py"
 LOSSES = "losses"
 TESTED = (1, 8)
+DESIGNED = "The [design](design.md) was committed before the models were trained."
 BASE = "rotary"
 WINDOWED, AT_TARGET = "rotary, nearest keys alone", "rotary, trained on the longest windows"
 BASELINES = (WINDOWED, AT_TARGET)  # beside the encodings, and tested apart from them
@@ -318,10 +319,9 @@ def readme(results: Facts) -> str:
                 GENERATED,
                 f"Loss in nats on the last {SCORED} tokens of windows that end at the same places "
                 f"of {results['documents']} test documents; "
-                f"{format_count(results['seeds'], 'seed')}. The [design](design.md) was committed "
-                f"before the models were trained. Encodings are tested against `{BASE}`, and so "
-                f"are the two baselines; p, in results.json, is corrected (Holm); *equal*: within "
-                f"±{MARGIN} nats.",
+                f"{format_count(results['seeds'], 'seed')}. Encodings are tested against `{BASE}`, "
+                f"and so are the baselines; p, in results.json, is corrected (Holm); *equal*: "
+                f"within ±{MARGIN} nats. {results['about']}".rstrip(),
                 table(results, "encoding"),
                 "Does the loss still fall from the trained length to the longest one? "
                 + "; ".join(f"`{name}` {_told(test)}" for name, test in results["context"].items())
@@ -334,8 +334,7 @@ def readme(results: Facts) -> str:
                 "point before it to its own.",
                 shown("positions", positions_of(results)),
                 f"[{LOSSES}]({LOSSES}) has the loss of every model by document and by position.",
-                f"```sh\npython studies/fetch_text.py manuals\nbash studies/runs.sh reference\n"
-                f"{results['command']}\n```",
+                f"```sh\n{results['command']}\n```",
             ]
         )
         + "\n"
@@ -346,7 +345,7 @@ def _shuffled_parts(results: Facts) -> list[str]:
     """Return the words about shuffled tokens."""
     told = [f"`{name}` {_interval(test)}" for name, test in results["shuffled"].items()]
     return [
-        f"Exploratory, and not in the design: with all tokens before the scored ones in random "
+        f"Exploratory: with all tokens before the scored ones in random "
         f"order, the loss at {results['trained']} changes by {'; '.join(told)}."
     ] * bool(told)
 
@@ -403,7 +402,8 @@ def main() -> None:
     scored = action(_score)
     scored.add_argument("runs", nargs="+", type=finished_run)
     scored.add_argument("--texts", type=Path, required=True, help="folder of the manuals")
-    action(_judge)
+    by = "studies/runs.sh reference"
+    action(_judge).add_argument("--script", default=by, help="what trained the models")
     asked = parser.parse_args()
     asked.does(asked)
 
@@ -435,7 +435,9 @@ def _score(asked: argparse.Namespace) -> None:
 
 def _judge(asked: argparse.Namespace) -> None:
     found = {what: held for what in KEPT if (held := kept(what, asked.out))}
-    results = {"commit": commit(), "versions": versions()}
+    before = "python studies/fetch_text.py manuals\nbash " + asked.script
+    results = {"commit": commit(), "versions": versions(), "command": before}
+    results["about"] = DESIGNED if (asked.out / "design.md").exists() else ""
     results |= judge(Losses.read(asked.out / LOSSES), found)
     pictures = {"loss": picture_of(results), "positions": positions_of(results)}
     write_study(asked.out, results, readme, pictures)

@@ -28,7 +28,7 @@ for encoding in rotary none rotary_skipping alibi; do
 done
 "$python" studies/reference.py score "$out"/models/* --texts manuals --out "$out"
 for run in "$out"/models/*; do "$python" studies/reference.py keep costs "$run" --out "$out"; done
-"$python" studies/reference.py judge --out "$out"
+"$python" studies/reference.py judge --script studies/reference_gpu.sh --out "$out"
 
 if [[ -e multi30k && ! -e $out/annotated/results.json ]]; then
   "$python" -m ropewalk.cli compare --preset annotated --data ./multi30k --encodings sinusoidal,rotary --seeds 1,2,3 --out "$out/annotated" "${translation[@]}"

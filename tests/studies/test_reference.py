@@ -146,7 +146,7 @@ def test_verdicts_are_those_of_the_differences():
     for length in ("256", "2048"):
         verdicts = {name: test["verdict"] for name, test in found["tests"][length].items()}
         assert verdicts == {"none": "worse", "alibi": "better"}
-    page = reference.readme(found | {"command": "judge"})
+    page = reference.readme(found | {"command": "judge", "about": ""})
     assert "| `none` |" in page
     assert "| × 0.50 |" in page
     assert "| `none` | 99 · 0 · 1 |" in page
