@@ -33,9 +33,10 @@ from ropewalk.files import write_json
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.batches import Batch, EncodedSplit, make_batch, plan_epoch
 from ropewalk.lab.data.corpus import Corpus, load_corpus
+from ropewalk.lab.loss import autocast
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import Tokens
-from ropewalk.lab.training.trainer import Trainer, autocast
+from ropewalk.lab.training.trainer import Trainer
 from ropewalk.machine import cores
 from ropewalk.model import TransformerShape
 

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.batches import EncodedSplit, make_batch, plan_epoch
+from ropewalk.lab.loss import autocast
 from ropewalk.lab.tasks.translation import Translation
 from ropewalk.lab.tokens import BOS, EOS, PAD
-from ropewalk.lab.training.trainer import Trainer, autocast
+from ropewalk.lab.training.trainer import Trainer
 from ropewalk.model import TransformerShape
 
 SMOOTHING = 0.1

@@ -29,8 +29,8 @@ from ropewalk.lab.config_sources import make_config
 from ropewalk.lab.data.corpus import load_corpus
 from ropewalk.lab.decoding.beam_search import Hypothesis, best
 from ropewalk.lab.decoding.translator import Translator
+from ropewalk.lab.models import build_model
 from ropewalk.lab.tokens import Tokens
-from ropewalk.lab.training.trainer import build_model
 from ropewalk.machine import cores
 from ropewalk.model import Transformer
 from ropewalk.model.linear import linear
