@@ -219,7 +219,7 @@ models() { # NAME in the results, SEEDS, encoding, then the arguments of `ropewa
 if [[ $wanted == reference* || -z $wanted ]]; then
   if [[ ! -e manuals ]]; then "$python" studies/fetch_text.py manuals; fi
   for encodings in "rotary,none,rotary_skipping,alibi" ${SECOND_STAGE:+"rotary(theta=5e5),rotary(rotary_dim=8),sinusoidal,t5"}; do
-    for rate in 0.0015 0.003 0.006; do
+    for rate in 0.0015 0.003 0.006 0.012; do
       kept rates "$encodings" $rate "${manuals[@]}" train_length=256 --seeds 100 epochs=0.455
     done
     for seeds in 1,2 3,4 5; do
