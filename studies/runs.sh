@@ -198,6 +198,8 @@ kept() { # rates, costs or passkey, the encodings, a learning rate to try or "",
   ended "reference/$what $rate"
 }
 
+rate_of() { "$python" studies/reference.py rate "$1" --out "$reference"; } # ENCODING: its learning rate with the least loss
+
 lacks() { # NAME SEEDS [FOLDER]: some of these models have no losses yet
   [[ -n $("$python" studies/reference.py lacks "$1" "$2" --out "${3:-$reference}") ]]
 }
@@ -209,7 +211,7 @@ models() { # NAME in the results, SEEDS, encoding, then the arguments of `ropewa
   if [[ reference/models/$name != "$wanted"* ]]; then return; fi
   if lacks "$name" "$seeds" || { [[ $name == rotary ]] && lacks "Llama3, trained further" "$seeds" "$reference/rules"; }; then
     echo "== reference/models/$name, seeds $seeds"
-    compare "$run" --encodings "$encoding" --seeds "$seeds" epochs=0.91 learning_rate="$("$python" studies/reference.py rate "$encoding" --out "$reference")" "$@"
+    compare "$run" --encodings "$encoding" --seeds "$seeds" epochs=0.91 learning_rate="$(rate_of "$encoding")" "$@"
     "$python" studies/reference.py score "$run" --texts manuals --out "$reference"
     if [[ $name == rotary ]]; then "$python" studies/reference_rules.py score "$run" manuals --out "$reference/rules"; fi
     ended "reference/models of $name, seeds $seeds"
@@ -222,6 +224,10 @@ if [[ $wanted == reference* || -z $wanted ]]; then
     for rate in 0.0015 0.003 0.006 0.012; do
       kept rates "$encodings" $rate "${manuals[@]}" train_length=256 --seeds 100 epochs=0.455
     done
+    if [[ reference/rates == "$wanted"* ]]; then
+      still=$(for encoding in ${encodings//,/ }; do if [[ $(rate_of "$encoding") == 0.012 ]]; then echo -n ",$encoding"; fi; done)
+      if [[ -n $still ]]; then kept rates "${still#,}" 0.024 "${manuals[@]}" train_length=256 --seeds 100 epochs=0.455; fi
+    fi
     for seeds in 1,2 3,4 5; do
       while read -r encoding; do
         models "$encoding" "$seeds" "$encoding" "${manuals[@]}" train_length=256
