@@ -419,7 +419,13 @@ def _kept(asked: argparse.Namespace) -> None:
 
 
 def _rate(asked: argparse.Namespace) -> None:
-    print(chosen(kept("rates", asked.out)[asked.encoding]))
+    rates = kept("rates", asked.out)
+    if asked.encoding not in rates:
+        raise SystemExit(
+            f"reference: ENCODING must have kept learning rates, got {asked.encoding!r}; "
+            "`bash studies/runs.sh reference/rates` finds them"
+        )
+    print(chosen(rates[asked.encoding]))
 
 
 def _lacks(asked: argparse.Namespace) -> None:
