@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -190,8 +190,12 @@ def gain(folder: str, name: str, other: str, split: str = "x1") -> Measured:
 
 def loss_of(folder: str, name: str, other: str, split: str = "x1") -> Measured:
     """Return how much worse an encoding is than another."""
-    found = gain(folder, name, other, split)
-    return Measured(-found.value, -found.high, -found.low, found.unit, found.link, found.seeds)
+    return opposite(gain(folder, name, other, split))
+
+
+def opposite(found: Measured) -> Measured:
+    """Return the number of the difference the other way round."""
+    return replace(found, value=-found.value, low=-found.high, high=-found.low)
 
 
 def over(values: Sequence[float], unit: str, link: str) -> Measured:

@@ -8,7 +8,18 @@ from dataclasses import replace
 from itertools import pairwise
 
 import torch
-from claims_evidence import BLEU, MASKED, TEXT, Measured, gain, held, loss_of, over, row_of
+from claims_evidence import (
+    BLEU,
+    MASKED,
+    TEXT,
+    Measured,
+    gain,
+    held,
+    loss_of,
+    opposite,
+    over,
+    row_of,
+)
 from common import RESULTS
 from rotary_parts_report import decay
 
@@ -24,6 +35,8 @@ COST = "../benchmarks/results/cost.json"
 SCRIPT = "../studies/claims_measures.py"
 RELATIVE = ("alibi", "t5", "kerple", "fire", "shaw", "transformer_xl", "deberta", "cope")
 SHARPNESS, PARTS = "sharpness", "rotary-parts"
+REFERENCE, RULES = "reference", "reference/rules"
+PERPLEXITIES = "× its perplexity at the trained length"
 F_97 = {2: 39.0, 4: 9.60, 7: 4.99}  # 97.5 % points of F with the same degrees of freedom twice
 
 
@@ -78,8 +91,7 @@ def perplexity_ratio(name: str) -> Measured:
     cells = row_of(TEXT, name).cells
     near, far = ([c.scores[s].score("loss") for c in cells] for s in ("x1", "x8"))
     logs = [b - a for a, b in zip(near, far, strict=True) if a is not None and b is not None]
-    unit = f"× its perplexity at {held(TEXT).config.train_length} tokens"
-    return changed(over(logs, "", TEXT), math.exp, unit)
+    return changed(over(logs, "", TEXT), math.exp, PERPLEXITIES)
 
 
 def _cells(name: str) -> list[Facts]:
@@ -224,10 +236,40 @@ def parameters(unit: str) -> str:
 def rule_gain(rule: str, split: str = "x8") -> Measured:
     """Return how much lower the loss is with a scaling rule, without training."""
     (run,) = read_summary(RESULTS / "extrapolation" / "results.json")["runs"]
-    test, seeds = run["rules"]["tests"][split][rule], len(run["rules"]["scores"][rule][split])
-    return Measured(
-        -test["difference"], -test["high"], -test["low"], "nats", "extrapolation", seeds
-    )
+    seeds = len(run["rules"]["scores"][rule][split])
+    return opposite(_tested(run["rules"]["tests"][split][rule], "extrapolation", seeds))
+
+
+def _tested(test: Facts, link: str, seeds: int) -> Measured:
+    return Measured(test["difference"], test["low"], test["high"], "nats", link, seeds)
+
+
+def reference_is_judged() -> bool:
+    """Return whether the reference experiment has results."""
+    return all((RESULTS / unit / "results.json").exists() for unit in (REFERENCE, RULES))
+
+
+def reference_loss(name: str, times: int, unit: str = REFERENCE) -> Measured:
+    """Return how much worse a row of the reference experiment is than the row without a rule.
+
+    times: length of the windows, relative to that of training. unit: the encodings or the rules.
+    """
+    found = read_summary(RESULTS / unit / "results.json")
+    test = found["tests"][str(times * found["trained"])][name]
+    return _tested(test, unit, found["seeds"])
+
+
+def reference_ratio(name: str) -> Measured:
+    """Return the perplexity of the same tokens in windows of 8 times the length, relative to 1."""
+    found = read_summary(RESULTS / REFERENCE / "results.json")
+    test = _tested(found["context"][name], REFERENCE, found["seeds"])
+    return changed(test, math.exp, PERPLEXITIES)
+
+
+def reference_shuffled(name: str) -> Measured:
+    """Return what a random order of the earlier tokens adds to the loss."""
+    found = read_summary(RESULTS / REFERENCE / "results.json")
+    return _tested(found["shuffled"][name], REFERENCE, found["seeds"])
 
 
 @torch.no_grad()

@@ -11,16 +11,19 @@ from claims_evidence import (
     TEXT,
     Claim,
     Further,
+    Measured,
     above,
     alike,
     below,
     gain,
     harmless,
     loss_of,
+    opposite,
     size,
 )
 from claims_measures import (
     RELATIVE,
+    RULES,
     SIZES,
     bound_of_scores,
     cached_differs,
@@ -38,6 +41,10 @@ from claims_measures import (
     parameters,
     perplexity_ratio,
     positions_kept_out,
+    reference_is_judged,
+    reference_loss,
+    reference_ratio,
+    reference_shuffled,
     rule_gain,
     sinusoids_far_apart,
     smallest_gain,
@@ -62,6 +69,7 @@ FLEETWOOD = "C. Fleetwood, “You could have designed state of the art positiona
 FLICKR, FLICKR_17 = "test_2016_flickr", "test_2017_flickr"
 NATS, POINTS, BLEU_POINTS = 0.01, 2.0, 1.0  # margins
 SAME_TIME, SAME_PERPLEXITY = 1.1, 1.05
+SAME_TOKENS = "the same tokens in windows of 8 times the length"
 
 BETTER = "supported if better; contradicted if worse, or equal within the margin"
 WORSE = "supported if worse; contradicted if better, or equal within the margin"
@@ -83,6 +91,13 @@ def losses(*parts: Parts) -> Callable[[], tuple[Further, ...]]:
         Further(f"`{name}` above `{other}`, {folder} {split}", loss_of(folder, name, other, split))
         for folder, name, other, split in parts
     )
+
+
+def on_real_text(*parts: tuple[str, Callable[[], Measured]]) -> tuple[Further, ...]:
+    """Return numbers of the reference experiment as further numbers, when all of it is trained."""
+    if not reference_is_judged():
+        return ()
+    return tuple(Further(f"On real text, {label}", measure()) for label, measure in parts)
 
 
 CLAIMS = (
@@ -175,12 +190,14 @@ CLAIMS = (
         "`rotary` at 8 times the trained length",
         f"supported below {SAME_PERPLEXITY} times the perplexity; contradicted above",
         below(SAME_PERPLEXITY), partial(perplexity_ratio, "rotary"),
+        lambda: on_real_text((SAME_TOKENS, partial(reference_ratio, "rotary"))),
     ),
     Claim(
         LENGTH, "alibi-any-length", "ALiBi extrapolates.", ALIBI,
         "`alibi` at 8 times the trained length",
         f"supported below {SAME_PERPLEXITY} times the perplexity; contradicted above",
         below(SAME_PERPLEXITY), partial(perplexity_ratio, "alibi"),
+        lambda: on_real_text((SAME_TOKENS, partial(reference_ratio, "alibi"))),
     ),
     Claim(
         LENGTH, "t5-any-length", "T5's bias scales to any length.", TUTORIALS,
@@ -201,9 +218,12 @@ CLAIMS = (
         "NTK-aware scaling (2023), YaRN (arXiv 2309.00071)",
         "Gain of YaRN over plain `rotary` at 8 times the trained length", f"{BETTER} (0.01 nats)",
         above(0.0, NATS), partial(rule_gain, "YaRN"),
-        lambda: tuple(
-            Further(f"{rule} in place of YaRN", rule_gain(rule))
-            for rule in ("DynamicNTK", "NTKAware", "Llama3", "Linear")
+        lambda: (
+            *(
+                Further(f"{rule} in place of YaRN", rule_gain(rule))
+                for rule in ("DynamicNTK", "NTKAware", "Llama3", "Linear")
+            ),
+            *on_real_text(("YaRN", lambda: opposite(reference_loss("YaRN", 8, RULES)))),
         ),
     ),
     Claim(
@@ -211,9 +231,15 @@ CLAIMS = (
         "Kazemnejad et al. (arXiv 2305.19466)",
         "Gain of `none` over the best encoding at twice the trained length, seven generated tasks",
         f"{BETTER} (2 points)", above(0.0, POINTS), partial(gain_over_best, "none"),
-        lambda: tuple(
-            Further(f"over `{other}` alone", gain_on_tasks("none", other))
-            for other in ("t5", "alibi", "rotary", "sinusoidal")
+        lambda: (
+            *(
+                Further(f"over `{other}` alone", gain_on_tasks("none", other))
+                for other in ("t5", "alibi", "rotary", "sinusoidal")
+            ),
+            *on_real_text(
+                ("`none` over `rotary` at 8 times the length",
+                    lambda: opposite(reference_loss("none", 8)))
+            ),
         ),
     ),
     Claim(
@@ -262,9 +288,15 @@ CLAIMS = (
         "Loss of rotation in only the first of three layers above that in all",
         f"{WORSE} (0.01 nats)",
         above(0.0, NATS), partial(loss_of, "claims/layers-causal", "rotary_only", "rotary"),
-        losses(
-            ("claims/layers-causal", "rotary_only(layer=last)", "rotary", "x1"),
-            ("claims/layers-masked", "rotary_only", "rotary", "x1"),
+        lambda: (
+            *losses(
+                ("claims/layers-causal", "rotary_only(layer=last)", "rotary", "x1"),
+                ("claims/layers-masked", "rotary_only", "rotary", "x1"),
+            )(),
+            *on_real_text(
+                ("rotation in three of four layers above that in all",
+                    partial(reference_loss, "rotary_skipping", 1))
+            ),
         ),
     ),
     Claim(
@@ -325,6 +357,11 @@ CLAIMS = (
         TUTORIALS,
         "How well a linear map reads the position after the last layer, without positions",
         "supported below an R² of 0.1; contradicted above", below(0.1), order_without_positions,
+        lambda: on_real_text(
+            ("loss that a random order of the earlier tokens adds to `none`",
+                partial(reference_shuffled, "none")),
+            ("loss that it adds to `rotary`", partial(reference_shuffled, "rotary")),
+        ),
         notes=("To know where a token is, is not to know the order of those before it.",),
     ),
     Claim(

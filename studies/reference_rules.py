@@ -10,6 +10,7 @@ results/reference/design.md says. `score` continues where it stopped.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from reference import LOSSES, compare, picture_of, table
 from reference_scores import Losses, Windows, lengths, read_windows, score
 from torch import Tensor
 
+from ropewalk.figures import Picture
 from ropewalk.files import Facts
 from ropewalk.lab.cells import Cell
 from ropewalk.lab.config import Config
@@ -47,6 +49,8 @@ RULES = {
 MORE = 0.05  # of the tokens of training
 SLOWER = 0.1  # of the peak learning rate
 FURTHER = "{rule}, trained further"
+#: Families of tests, each against its first row, by the name of their picture.
+GROUPS = {"loss": list(RULES), "further": [FURTHER.format(rule=rule) for rule in RULES]}
 
 
 def with_rule(
@@ -117,6 +121,16 @@ def _score_further(
     return score(model_for, windows, config.train_length)
 
 
+def _part(results: Facts, group: Sequence[str]) -> Facts:
+    """Return the results of some rows."""
+    return {**results, "rows": {name: results["rows"][name] for name in group}}
+
+
+def pictures_of(results: Facts) -> dict[str, Picture]:
+    """Return a picture for the rules alone, and for further training."""
+    return {stem: picture_of(_part(results, group)) for stem, group in GROUPS.items()}
+
+
 def readme(results: Facts) -> str:
     """Return the README of the results, made only from its numbers."""
     longest = FACTOR * results["trained"]
@@ -128,11 +142,17 @@ def readme(results: Facts) -> str:
                 f"The `rotary` models of the [reference experiment](../README.md), trained on "
                 f"{results['trained']} tokens, with each rule at the factor {FACTOR} (DynamicNTK: "
                 f"the length of the window divided by {results['trained']}): without training, and "
-                f"after {MORE:.0%} more training on windows of {longest:,} tokens at a tenth of "
+                f"after {100 * MORE:.0f} % more training on windows of {longest:,} tokens at a tenth of "
                 "the peak learning rate. Rules are tested against `none`, further trained ones "
                 "against `none, trained further`; p is corrected (Holm) for the five rules.",
-                table(results, "rule"),
-                shown("loss", picture_of(results)),
+                *(
+                    part
+                    for stem, picture in pictures_of(results).items()
+                    for part in (
+                        table(_part(results, GROUPS[stem]), "rule"),
+                        shown(stem, picture),
+                    )
+                ),
                 f"```sh\n{results['command']}\n```",
             ]
         )
@@ -153,10 +173,9 @@ def main() -> None:
     if asked.action == "score":
         score_rules(asked.run, asked.texts, asked.out)
         return
-    groups = [list(RULES), [FURTHER.format(rule=rule) for rule in RULES]]
-    losses = Losses.read(asked.out / LOSSES)
-    results = {"commit": commit(), "versions": versions(), **compare(losses, groups)}
-    write_study(asked.out, results, readme, {"loss": picture_of(results)})
+    found = compare(Losses.read(asked.out / LOSSES), list(GROUPS.values()))
+    results = {"commit": commit(), "versions": versions(), **found}
+    write_study(asked.out, results, readme, pictures_of(results))
 
 
 if __name__ == "__main__":
