@@ -142,9 +142,10 @@ def readme(results: Facts) -> str:
                 f"The `rotary` models of the [reference experiment](../README.md), trained on "
                 f"{results['trained']} tokens, with each rule at the factor {FACTOR} (DynamicNTK: "
                 f"the length of the window divided by {results['trained']}): without training, and "
-                f"after {100 * MORE:.0f} % more training on windows of {longest:,} tokens at a tenth of "
-                "the peak learning rate. Rules are tested against `none`, further trained ones "
-                "against `none, trained further`; p is corrected (Holm) for the five rules.",
+                f"after {100 * MORE:.0f} % more training on windows of {longest:,} tokens at a "
+                "tenth of the peak learning rate. Rules are tested against `none`, further "
+                "trained ones against `none, trained further`; p is corrected (Holm) for the five "
+                "rules.",
                 *(
                     part
                     for stem, picture in pictures_of(results).items()
