@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,15 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     """Return a table in Markdown of cells that are Markdown, numbers in all columns but one."""
     rule = ["---", *["--:"] * (len(columns) - 1)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
+
+
+def with_part(text: str, mark: str, body: str) -> str:
+    """Return a page's text with a body between the lines `<!-- mark -->` and `<!-- end -->`."""
+    marks = rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- end -->)"
+    new, replaced = re.subn(marks, lambda m: f"{m[1]}{body}\n{m[2]}", text, flags=re.DOTALL)
+    if not replaced:
+        raise ValueError(f"the page must have marks <!-- {mark} --> and <!-- end -->; it has not")
+    return new
 
 
 def finished_run(text: str) -> Path:

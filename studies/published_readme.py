@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from pathlib import Path
 
-from common import markdown_table
+from common import markdown_table, with_part
 from published_pictures import FORM, pictures_of
 
 from ropewalk.figures.picture import picture_html
@@ -111,15 +110,11 @@ def readme(results: Results, pictures: list[str]) -> str:
 
 def with_excerpt(text: str, name: str, results: Results) -> str:
     """Return a README's text with these results' headline and table between the marks of `name`."""
-    marks = rf"(<!-- result: {re.escape(name)} -->\n).*?(<!-- end -->)"
     table = table_as_markdown(_means_table(results))
-    body = f"{code_as_markdown(findings.headline(results))}\n\n{table}\n"
+    body = f"{code_as_markdown(findings.headline(results))}\n\n{table}"
     if note := interval_note(results):
-        body += f"\n{escape_markdown(note)}\n"
-    new, replaced = re.subn(marks, lambda m: f"{m[1]}{body}{m[2]}", text, flags=re.DOTALL)
-    if not replaced:
-        raise ValueError(f"the README has no marks <!-- result: {name} --> and <!-- end -->")
-    return new
+        body += f"\n\n{escape_markdown(note)}"
+    return with_part(text, f"result: {name}", body)
 
 
 def _means_table(results: Results) -> Table:

@@ -22,11 +22,13 @@ from typing import Any
 
 import torch
 from common import (
+    FORM,
     GENERATED,
     RESULTS,
     finished_run,
     markdown_table,
     shown,
+    with_part,
     write_study,
 )
 from reference_scores import SCORED, Losses, lengths, read_windows, rounded, score
@@ -34,6 +36,7 @@ from torch import Tensor
 
 from ropewalk.encodings.outside import import_encodings
 from ropewalk.figures import Picture, loss_by_context, score_by_length
+from ropewalk.figures.picture import picture_html
 from ropewalk.files import Facts, read_json, readable_json, write_bytes
 from ropewalk.lab.cells import cells_of
 from ropewalk.lab.data.generated_tasks import SEQUENCE_TASKS, draw_examples
@@ -47,6 +50,7 @@ from ropewalk.machine import commit, versions
 from ropewalk.model import LanguageModel
 
 FOLDER = RESULTS / "reference"
+OVERVIEW = RESULTS / "README.md"
 ENCODINGS = RESULTS.parent / "examples" / "claims_encodings.py"
 LOSSES = "losses"
 TESTED = (1, 8)
@@ -310,6 +314,24 @@ def positions_of(results: Facts) -> Picture:
     return loss_by_context(_blocks(trained), results["positions"], original=trained)
 
 
+def _table_parts(results: Facts) -> list[str]:
+    """Return what is scored, and the table."""
+    return [
+        f"Loss in nats on the last {SCORED} tokens of windows that end at the same places "
+        f"of {results['documents']} test documents; "
+        f"{format_count(results['seeds'], 'seed')}. Encodings are tested against `{BASE}`, "
+        f"and so are the baselines; p, in results.json, is corrected (Holm); *equal*: "
+        f"within ±{MARGIN} nats.",
+        table(results, "encoding"),
+    ]
+
+
+def excerpt(results: Facts) -> str:
+    """Return the one table and the one figure, for the overview of all results."""
+    figure = picture_html(f"{FOLDER.name}/loss", FORM, picture_of(results).alt)
+    return "\n\n".join([*_table_parts(results), figure])
+
+
 def readme(results: Facts) -> str:
     """Return the README of the results, made only from its numbers."""
     return (
@@ -317,12 +339,8 @@ def readme(results: Facts) -> str:
             [
                 "# Position encodings on real text, up to 8 times the trained length",
                 GENERATED,
-                f"Loss in nats on the last {SCORED} tokens of windows that end at the same places "
-                f"of {results['documents']} test documents; "
-                f"{format_count(results['seeds'], 'seed')}. Encodings are tested against `{BASE}`, "
-                f"and so are the baselines; p, in results.json, is corrected (Holm); *equal*: "
-                f"within ±{MARGIN} nats. {results['about']}".rstrip(),
-                table(results, "encoding"),
+                *filter(None, [results["about"]]),
+                *_table_parts(results),
                 "Does the loss still fall from the trained length to the longest one? "
                 + "; ".join(f"`{name}` {_told(test)}" for name, test in results["context"].items())
                 + ".",
@@ -447,6 +465,9 @@ def _judge(asked: argparse.Namespace) -> None:
     results |= judge(Losses.read(asked.out / LOSSES), found)
     pictures = {"loss": picture_of(results), "positions": positions_of(results)}
     write_study(asked.out, results, readme, pictures)
+    if asked.out.resolve() == FOLDER:
+        overview = with_part(OVERVIEW.read_text("utf-8"), FOLDER.name, excerpt(results))
+        write_bytes(OVERVIEW, overview.encode())
 
 
 if __name__ == "__main__":

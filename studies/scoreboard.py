@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import re
 import subprocess
 import venv
 from collections import Counter
@@ -19,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from common import markdown_table
+from common import markdown_table, with_part
 
 from ropewalk.figures.drawing import Scheme
 from ropewalk.figures.picture import Picture, picture_html
@@ -272,8 +271,7 @@ def page() -> None:
     write_bytes(HOME / "README.md", ("\n\n".join(parts) + "\n").encode())
     front = ROOT / "README.md"
     html = picture_html("results/conformance/scoreboard", "svg", drawn.alt, narrow=True)
-    marked = re.compile("(<!-- scoreboard -->\n).*?(\n<!-- end -->)", re.DOTALL)
-    write_bytes(front, marked.sub(rf"\1{html}\2", front.read_text("utf-8")).encode())
+    write_bytes(front, with_part(front.read_text("utf-8"), "scoreboard", html).encode())
     print(HOME / "README.md")
 
 

@@ -155,6 +155,33 @@ def test_verdicts_are_those_of_the_differences():
     assert page.count(": worse |") == 2
 
 
+def test_the_judged_table_leads_the_overview(tmp_path, monkeypatch):
+    """Fails if the overview's text is lost, or another folder's judgement gets into it."""
+    held = losses_of({"rotary": 0.0, "none": 0.1}, documents=4)
+    windows = scores.Windows(torch.empty(0), torch.empty(0), tuple(held.documents))
+    home, overview = tmp_path / "reference", tmp_path / "README.md"
+    overview.write_text("before\n<!-- reference -->\nold\n<!-- end -->\nafter\n", "utf-8")
+    monkeypatch.setattr(reference, "FOLDER", home)
+    monkeypatch.setattr(reference, "OVERVIEW", overview)
+    for out in (tmp_path / "elsewhere", home):
+        assert "\nold\n" in overview.read_text("utf-8")
+        written = scores.Losses(out / "losses", 256, [], {})
+        for name, by_seed in held.models.items():
+            for seed, found in by_seed.items():
+                written.add(name, int(seed), windows, found)
+        monkeypatch.setattr("sys.argv", ["reference.py", "judge", "--out", str(out)])
+        reference.main()
+    text = overview.read_text("utf-8")
+    assert text.startswith("before\n<!-- reference -->\n")
+    assert text.endswith("<!-- end -->\nafter\n")
+    assert 'src="reference/loss-light.png"' in text
+    page = (home / "README.md").read_text("utf-8")
+    for row in ("| `rotary` | ", "| `none` | "):
+        (line,) = (each for each in text.splitlines() if each.startswith(row))
+        assert line in page
+    assert (home / "loss-light.png").exists()
+
+
 def test_context_is_used_where_the_loss_falls():
     losses = losses_of({"rotary": 0.0, "alibi": 0.0})
     for held in losses.models["alibi"].values():
