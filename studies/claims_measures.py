@@ -250,7 +250,7 @@ def reference_is_judged() -> bool:
 
 
 def reference_loss(name: str, times: int, unit: str = REFERENCE) -> Measured:
-    """Return how much worse a row of the reference experiment is than the row without a rule.
+    """Return how much worse a row of the reference experiment is than `rotary` without a rule.
 
     times: length of the windows, relative to that of training. unit: the encodings or the rules.
     """

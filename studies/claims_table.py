@@ -294,7 +294,7 @@ CLAIMS = (
                 ("claims/layers-masked", "rotary_only", "rotary", "x1"),
             )(),
             *on_real_text(
-                ("rotation in three of four layers above that in all",
+                ("loss of rotation in three of four layers above that in all",
                     partial(reference_loss, "rotary_skipping", 1))
             ),
         ),
