@@ -24,7 +24,7 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
 
 
-def with_part(text: str, mark: str, body: str) -> str:
+def with_marked_part(text: str, mark: str, body: str) -> str:
     """Return a page's text with a body between the lines `<!-- mark -->` and `<!-- end -->`."""
     marks = rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- end -->)"
     new, replaced = re.subn(marks, lambda m: f"{m[1]}{body}\n{m[2]}", text, flags=re.DOTALL)

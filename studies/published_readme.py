@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from common import markdown_table, with_part
+from common import markdown_table, with_marked_part
 from published_pictures import FORM, pictures_of
 
 from ropewalk.figures.picture import picture_html
@@ -114,7 +114,7 @@ def with_excerpt(text: str, name: str, results: Results) -> str:
     body = f"{code_as_markdown(findings.headline(results))}\n\n{table}"
     if note := interval_note(results):
         body += f"\n\n{escape_markdown(note)}"
-    return with_part(text, f"result: {name}", body)
+    return with_marked_part(text, f"result: {name}", body)
 
 
 def _means_table(results: Results) -> Table:

@@ -28,7 +28,7 @@ from common import (
     finished_run,
     markdown_table,
     shown,
-    with_part,
+    with_marked_part,
     write_study,
 )
 from reference_scores import SCORED, Losses, lengths, read_windows, rounded, score
@@ -466,7 +466,7 @@ def _judge(asked: argparse.Namespace) -> None:
     pictures = {"loss": picture_of(results), "positions": positions_of(results)}
     write_study(asked.out, results, readme, pictures)
     if asked.out.resolve() == FOLDER:
-        overview = with_part(OVERVIEW.read_text("utf-8"), FOLDER.name, excerpt(results))
+        overview = with_marked_part(OVERVIEW.read_text("utf-8"), FOLDER.name, excerpt(results))
         write_bytes(OVERVIEW, overview.encode())
 
 

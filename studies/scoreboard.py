@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from common import markdown_table, with_part
+from common import markdown_table, with_marked_part
 
 from ropewalk.figures.drawing import Scheme
 from ropewalk.figures.picture import Picture, picture_html
@@ -271,7 +271,7 @@ def page() -> None:
     write_bytes(HOME / "README.md", ("\n\n".join(parts) + "\n").encode())
     front = ROOT / "README.md"
     html = picture_html("results/conformance/scoreboard", "svg", drawn.alt, narrow=True)
-    write_bytes(front, with_part(front.read_text("utf-8"), "scoreboard", html).encode())
+    write_bytes(front, with_marked_part(front.read_text("utf-8"), "scoreboard", html).encode())
     print(HOME / "README.md")
 
 
