@@ -21,7 +21,11 @@ from ropewalk.files import read_json
 from ropewalk.lab.results import read_results
 
 #: Scripts that write the README of a folder in results/, if they have another name than it.
-SCRIPTS = {"generated": "extrapolation", "rotary-parts": "rotary_parts_report"}
+SCRIPTS = {
+    "generated": "extrapolation",
+    "rotary-parts": "rotary_parts_report",
+    "rules": "reference_rules",
+}
 
 RESULTS = ROOT / "results"
 MOST_BYTES = 1_000_000
@@ -102,7 +106,7 @@ def test_every_recorded_command_can_be_typed_today(folder, config_of):
             config_of(line)
         else:
             program, script, *_ = shlex.split(line)
-            assert program == "python"
+            assert program in {"python", "bash"}
             assert (ROOT / script).exists()
 
 
