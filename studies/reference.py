@@ -458,11 +458,17 @@ def _score(asked: argparse.Namespace) -> None:
 
 
 def _judge(asked: argparse.Namespace) -> None:
+    losses = Losses.read(asked.out / LOSSES)
+    if BASE not in losses.models:
+        raise SystemExit(
+            f"reference: --out must be a folder with losses of {BASE!r}, got {asked.out}; "
+            "`bash studies/runs.sh reference` trains and scores the models"
+        )
     found = {what: held for what in KEPT if (held := kept(what, asked.out))}
     before = "python studies/fetch_text.py manuals\nbash " + asked.script
     results = {"commit": commit(), "versions": versions(), "command": before}
     results["about"] = DESIGNED if (asked.out / "design.md").exists() else ""
-    results |= judge(Losses.read(asked.out / LOSSES), found)
+    results |= judge(losses, found)
     pictures = {"loss": picture_of(results), "positions": positions_of(results)}
     write_study(asked.out, results, readme, pictures)
     if asked.out.resolve() == FOLDER:
