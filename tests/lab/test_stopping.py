@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from ropewalk.lab.stopping import interruptions
+from ropewalk.lab import stopping
+from ropewalk.lab.stopping import interrupt_again, interrupt_once, interruptions
 
 AT_EXIT = """
 import atexit, os, signal, sys
@@ -45,3 +47,24 @@ def test_an_interruption_is_collected_and_the_handler_put_back():
         os.kill(os.getpid(), signal.SIGINT)
         assert received == [signal.SIGINT]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interruption_in_a_destructor_is_not_lost(monkeypatch):
+    """Fails if Ctrl-C is dropped when it arrives where Python cannot raise."""
+
+    class Interrupted:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def work():
+        Interrupted()  # destroyed at once
+        time.sleep(30)
+
+    monkeypatch.setattr(sys, "unraisablehook", interrupt_again)
+    monkeypatch.setattr(stopping, "_interrupted_at", float("-inf"))
+    before = signal.signal(signal.SIGTERM, interrupt_once)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        signal.signal(signal.SIGTERM, before)

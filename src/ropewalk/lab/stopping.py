@@ -58,8 +58,10 @@ BUSY = 75  # another process works on the cell
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 AT_ONCE = 2.0  # seconds in which several signals count as one
+UNTIL_AGAIN = 0.05  # seconds until a lost signal is sent again, when its callback has ended
 
 _interrupted_at = float("-inf")
+_interrupted_by: int = signal.SIGINT
 
 
 def interrupt_once(number: int, frame: FrameType | None) -> None:
@@ -67,10 +69,26 @@ def interrupt_once(number: int, frame: FrameType | None) -> None:
 
     A second one inside C++ code, such as the import of torch, would abort the process.
     """
-    global _interrupted_at
+    global _interrupted_at, _interrupted_by
     before, _interrupted_at = _interrupted_at, time.monotonic()
     if _interrupted_at - before > AT_ONCE:
+        _interrupted_by = number
         raise KeyboardInterrupt
+
+
+def interrupt_again(lost: sys.UnraisableHookArgs) -> None:
+    """Send the signal again whose KeyboardInterrupt was lost (an unraisable hook).
+
+    Python drops what is raised in `__del__` and in callbacks of weak references, as torch has them.
+    """
+    global _interrupted_at
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    _interrupted_at = float("-inf")
+    again = threading.Timer(UNTIL_AGAIN, signal.raise_signal, [_interrupted_by])
+    again.daemon = True
+    again.start()
 
 
 def end_with(work: Callable[[], int | None]) -> NoReturn:
@@ -80,6 +98,7 @@ def end_with(work: Callable[[], int | None]) -> NoReturn:
     started must not keep the process alive.
     """
     os.environ.update(SAFE_PATH)
+    sys.unraisablehook = interrupt_again
     try:
         status = work() or 0
     except SystemExit as ending:
