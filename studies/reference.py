@@ -202,9 +202,15 @@ def judge(losses: Losses, beside: Mapping[str, Facts]) -> Facts:
 
 
 def rates(results: Results) -> Facts:
-    """Return the validation loss with the run's learning rate; None where it diverged."""
+    """Return the validation loss with each learning rate of the run; None where it diverged."""
     rate = str(results.config.learning_rate)
-    return {row.name: {rate: row.cells[0].validation_loss} for row in results.encodings}
+    return {
+        row.name: {
+            str(trial.settings["learning_rate"]): trial.validation_loss for trial in row.trials
+        }
+        or {rate: row.cells[0].validation_loss}
+        for row in results.encodings
+    }
 
 
 def chosen(losses: Mapping[str, float | None]) -> str:
@@ -247,11 +253,15 @@ def passkey_by_depth(results: Results) -> Facts:
 KEPT = {"rates": rates, "costs": costs, "passkey": passkey_by_depth}
 
 
-def keep(what: str, run: Path, out: Path) -> None:
-    """Keep what a run found, beside what other runs found."""
+def keep(what: str, run: Path, out: Path, name: str | None = None) -> None:
+    """Keep what a run found, beside what other runs found.
+
+    name: what to keep it by, in place of the name of its encoding.
+    """
     held = kept(what, out)
-    for name, found in KEPT[what](read_results(run)).items():
-        held[name] = {**held.get(name, {}), **found} if isinstance(found, dict) else found
+    for encoding, found in KEPT[what](read_results(run)).items():
+        key = name or encoding
+        held[key] = {**held.get(key, {}), **found} if isinstance(found, dict) else found
     write_bytes(out / f"{what}.json", (readable_json(held) + "\n").encode())
 
 
@@ -413,7 +423,9 @@ def main() -> None:
         made.add_argument("--out", type=Path, default=FOLDER, help="folder of results")
         return made
 
-    action(_keep, "what").add_argument("run", type=finished_run)
+    keeping = action(_keep, "what")
+    keeping.add_argument("run", type=finished_run)
+    keeping.add_argument("--name", help="what to keep it by, in place of the encoding's name")
     action(_kept, "what", "encoding").add_argument("rate", nargs="?")
     action(_rate, "encoding")
     action(_lacks, "name", "seeds")
@@ -427,7 +439,7 @@ def main() -> None:
 
 
 def _keep(asked: argparse.Namespace) -> None:
-    keep(asked.what, asked.run, asked.out)
+    keep(asked.what, asked.run, asked.out, asked.name)
 
 
 def _kept(asked: argparse.Namespace) -> None:

@@ -198,7 +198,7 @@ kept() { # rates, costs or passkey, the encodings, a learning rate to try or "",
   ended "reference/$what $rate"
 }
 
-rate_of() { "$python" studies/reference.py rate "$1" --out "$reference"; } # ENCODING: its learning rate with the least loss
+rate_of() { "$python" studies/reference.py rate "$1" --out "$reference"; } # NAME: its learning rate with the least loss
 
 lacks() { # NAME SEEDS [FOLDER]: some of these models have no losses yet
   [[ -n $("$python" studies/reference.py lacks "$1" "$2" --out "${3:-$reference}") ]]
@@ -211,7 +211,7 @@ models() { # NAME in the results, SEEDS, encoding, then the arguments of `ropewa
   if [[ reference/models/$name != "$wanted"* ]]; then return; fi
   if lacks "$name" "$seeds" || { [[ $name == rotary ]] && lacks "Llama3, trained further" "$seeds" "$reference/rules"; }; then
     echo "== reference/models/$name, seeds $seeds"
-    compare "$run" --encodings "$encoding" --seeds "$seeds" epochs=0.91 learning_rate="$(rate_of "$encoding")" "$@"
+    compare "$run" --encodings "$encoding" --seeds "$seeds" epochs=0.91 learning_rate="$(rate_of "$name")" "$@"
     "$python" studies/reference.py score "$run" --texts manuals --out "$reference"
     if [[ $name == rotary ]]; then "$python" studies/reference_rules.py score "$run" manuals --out "$reference/rules"; fi
     ended "reference/models of $name, seeds $seeds"
@@ -237,8 +237,15 @@ if [[ $wanted == reference* || -z $wanted ]]; then
     # One model at a time, so that they do not share the cores.
     kept costs "$encodings" "" "${manuals[@]}" train_length=256 --seeds 1,2,3 epochs=0.02 --jobs 1
   done
+  # The learning rates of this baseline are tried in one run, which trains two models at once.
+  at_target="rotary, trained on the longest windows" long=("${manuals[@]}" train_length=2048)
+  if [[ reference/rates-at-target == "$wanted"* && -z $("$python" studies/reference.py kept rates "$at_target" --out "$reference") ]]; then
+    compare "$runs/reference/rates-at-target" --encodings rotary "${long[@]}" --seeds 100 epochs=0.455 --sweep learning_rate=0.0015,0.003,0.006,0.012
+    "$python" studies/reference.py keep rates "$runs/reference/rates-at-target" --name "$at_target" --out "$reference"
+    ended "reference/rates of rotary on the longest windows"
+  fi
   for seeds in 1,2 3,4 5; do
-    models "rotary, trained on the longest windows" "$seeds" rotary "${manuals[@]}" train_length=2048
+    models "$at_target" "$seeds" rotary "${long[@]}"
   done
   if [[ reference/page == "$wanted"* ]]; then
     "$python" studies/reference.py judge --out "$reference"

@@ -221,6 +221,21 @@ def test_what_runs_found_is_kept_together(tmp_path):
     assert reference.kept("costs", tmp_path) == {}
 
 
+def test_each_learning_rate_of_a_sweep_is_kept_by_the_name_that_is_given(tmp_path, monkeypatch):
+    """Fails if the rates that were tried and not taken are lost, or take the encoding's name."""
+    results = read_results(ROOT / "results" / "masked-lm")
+    rotary = results.row("rotary")
+    trials = rotary.trials
+    assert len(trials) == 3
+    monkeypatch.setattr(
+        reference, "read_results", lambda run: results.with_changes(encodings=(rotary,))
+    )
+    reference.keep("rates", tmp_path, tmp_path, "mine")
+    assert reference.kept("rates", tmp_path) == {
+        "mine": {str(trial.settings["learning_rate"]): trial.validation_loss for trial in trials}
+    }
+
+
 def test_losses_are_read_as_they_were_kept(tmp_path):
     held = losses_of({"rotary": 0.0, "none": 0.1}, documents=4)
     windows = scores.Windows(torch.empty(0), torch.empty(0), tuple(held.documents))
