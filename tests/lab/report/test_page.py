@@ -147,6 +147,14 @@ def test_it_opens_with_nothing_but_one_encoding():
     assert "against" not in text
 
 
+def test_a_heading_has_something_below_it(facts):
+    """Fails if one encoding, which nothing can be said of, leaves an empty list of findings."""
+    assert '<ul class="findings"><li>' in written(facts)
+    page = written(results(("rotary",), diverged=False))
+    assert '<ul class="findings">' not in page
+    assert "What the numbers show" not in page
+
+
 def test_two_encodings_fit_in_three_megabytes():
     two = results(("sinusoidal", "rotary"), diverged=False)
     assert len(written(two, attention(two, sentences=1)).encode()) < 2_000_000

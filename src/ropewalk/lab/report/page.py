@@ -353,9 +353,10 @@ def _results(results: Results) -> str:
         f'<p class="note long">{code_as_html(tables.legend(results))}</p>',
         f'<p class="note">{escape(note)}</p>' if (note := tables.interval_note(results)) else "",
         f'<div class="pair">{"".join(plots)}</div>',
-        "<h3>What the numbers show, and what they do not</h3>",
-        f'<ul class="findings">{sentences}</ul>',
     ]
+    if sentences:
+        parts.append("<h3>What the numbers show, and what they do not</h3>")
+        parts.append(f'<ul class="findings">{sentences}</ul>')
     if len(splits) > 1:
         others = "Other test splits" if results.is_translation else "Other lengths"
         parts.append(f"<h3>{others}</h3>")
