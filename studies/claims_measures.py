@@ -244,11 +244,6 @@ def _tested(test: Facts, link: str, seeds: int) -> Measured:
     return Measured(test["difference"], test["low"], test["high"], "nats", link, seeds)
 
 
-def reference_is_judged() -> bool:
-    """Return whether the reference experiment has results."""
-    return all((RESULTS / unit / "results.json").exists() for unit in (REFERENCE, RULES))
-
-
 def reference_loss(name: str, times: int, unit: str = REFERENCE) -> Measured:
     """Return how much worse a row of the reference experiment is than `rotary` without a rule.
 

@@ -361,7 +361,7 @@ def readme(results: Facts) -> str:
                 "By position in the longest windows; a point is the mean of all positions from the "
                 "point before it to its own.",
                 shown("positions", positions_of(results)),
-                f"[{LOSSES}]({LOSSES}) has the loss of every model by document and by position.",
+                f"The folder `{LOSSES}` has the loss of every model by document and by position.",
                 f"```sh\n{results['command']}\n```",
             ]
         )

@@ -59,6 +59,14 @@ def test_a_readme_is_what_is_written_of_the_numbers(folder):
     assert (folder / "README.md").read_text(encoding="utf-8") == text
 
 
+def test_the_overview_begins_with_the_reference_experiment():
+    """Fails if its table was edited by hand, or is older than the results."""
+    (reference,) = load_scripts("studies", "reference")
+    part = reference.excerpt(read_json(reference.FOLDER / "results.json"))
+    page = reference.OVERVIEW.read_text(encoding="utf-8")
+    assert f"<!-- {reference.FOLDER.name} -->\n{part}\n<!-- end -->" in page
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_commands_name_no_place_of_one_machine(folder):
     """Fails if a reader would have to change a path of ours before a command runs."""
