@@ -87,7 +87,7 @@ def means_by_length(seeds: Sequence[Sequence[float | None]]) -> list[float | Non
 
 def shift(place: int, of: int) -> float:
     """Return a small shift along x, so that encodings do not hide each other."""
-    return (place - (of - 1) / 2) * min(0.12, 0.6 / of)
+    return (place - (of - 1) / 2) * min(0.06, 0.3 / of)
 
 
 def spans_decades(scores: Mapping[str, Sequence[Sequence[float | None]]]) -> bool:
