@@ -233,7 +233,7 @@ if [[ $wanted == reference* || -z $wanted ]]; then
         models "$encoding" "$seeds" "$encoding" "${manuals[@]}" train_length=256
       done <<<"${encodings//,/$'\n'}"
     done
-    kept passkey "$encodings" "" --task passkey --preset quick "${outside[@]}" $float32 --seeds 1,2,3,4,5 test_examples=300
+    kept passkey "$encodings" "" --task passkey --preset quick layers=4 "${outside[@]}" $float32 --seeds 1,2,3,4,5 test_examples=300
     # One model at a time, so that they do not share the cores.
     kept costs "$encodings" "" "${manuals[@]}" train_length=256 --seeds 1,2,3 epochs=0.02 --jobs 1
   done
