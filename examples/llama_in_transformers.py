@@ -12,6 +12,8 @@ from transformers.models.llama import modeling_llama
 
 import ropewalk as rw
 
+Pair = tuple[torch.Tensor, torch.Tensor]
+
 
 class Tables(torch.nn.Module):
     """Compute cos and sin, (B, S, R/2), in place of Llama's `rotary_emb`."""
@@ -20,11 +22,13 @@ class Tables(torch.nn.Module):
         super().__init__()
         self.rope = rw.RotaryEmbedding.from_config(config)
 
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> tuple:
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> Pair:
         return self.rope.tables(position_ids)  # float32, whatever the model's dtype
 
 
-def rotate_both(q, k, cos, sin, unsqueeze_dim=1):
+def rotate_both(
+    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+) -> Pair:
     """Rotate q and k where Llama calls `apply_rotary_pos_emb`."""
     cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
     return rw.rotate(q, cos, sin, pairing="half"), rw.rotate(k, cos, sin, pairing="half")
@@ -33,7 +37,8 @@ def rotate_both(q, k, cos, sin, unsqueeze_dim=1):
 def logits(model: LlamaForCausalLM, start: int) -> torch.Tensor:
     """Return the logits of one text whose first token is at position `start`."""
     tokens = torch.arange(48)[None] * 7 % 100
-    return model(tokens, position_ids=torch.arange(start, start + 48)[None]).logits
+    found: torch.Tensor = model(tokens, position_ids=torch.arange(start, start + 48)[None]).logits
+    return found
 
 
 torch.manual_seed(0)

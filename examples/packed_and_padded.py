@@ -15,7 +15,7 @@ lengths = (3, 6, 4)
 texts = [torch.randn(3, 1, 2, length, 32) for length in lengths]  # q, k, v of (B, H, S, D)
 
 
-def alone(q, k, v):
+def alone(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Return causal attention of one text in a row of its own."""
     return attend(*rope(q, k), v, is_causal=True)
 
