@@ -1,18 +1,16 @@
 """Put ropewalk's rotation into a Llama of transformers.
 
 At small positions the logits are the same as before; at very large positions they stay stable.
-
 The model is tiny and random; nothing is downloaded. Two lines change: the module that computes cos
 and sin, and the function that applies them. Needs `pip install transformers`.
 """
 
 import torch
+from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
 
 import ropewalk as rw
-
-Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class Tables(torch.nn.Module):
@@ -22,22 +20,20 @@ class Tables(torch.nn.Module):
         super().__init__()
         self.rope = rw.RotaryEmbedding.from_config(config)
 
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> Pair:
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         return self.rope.tables(position_ids)  # float32, whatever the model's dtype
 
 
-def rotate_both(
-    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
-) -> Pair:
+def rotate_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate q and k where Llama calls `apply_rotary_pos_emb`."""
-    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)  # the same for all heads
     return rw.rotate(q, cos, sin, pairing="half"), rw.rotate(k, cos, sin, pairing="half")
 
 
-def logits(model: LlamaForCausalLM, start: int) -> torch.Tensor:
+def logits(model: LlamaForCausalLM, start: int) -> Tensor:
     """Return the logits of one text whose first token is at position `start`."""
     tokens = torch.arange(48)[None] * 7 % 100
-    found: torch.Tensor = model(tokens, position_ids=torch.arange(start, start + 48)[None]).logits
+    found: Tensor = model(tokens, position_ids=torch.arange(start, start + 48)[None]).logits
     return found
 
 

@@ -8,13 +8,8 @@ from typing import Any
 
 import ropewalk as rw
 
-scaling = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
+scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+scaling |= {"original_max_position_embeddings": 8192}
 config: dict[str, Any] = {  # the rope's part of Llama 3.1 8B's config.json
     "model_type": "llama",
     "hidden_size": 4096,
