@@ -181,7 +181,7 @@ rotary-rule-proportional-fraction-0.75 rotary(rule=proportional,fraction=0.75)
 ENCODINGS
 
 # The reference experiment, by results/reference/design.md: learning rates on seed 100, then the models. What is found is kept
-# in results/reference after every two models, so that another machine, which has no runs, can go on.
+# in results/reference after every few models, so that another machine, which has no runs, can go on.
 reference=$results/reference
 float32=precision=float32 # where nothing is said, a CPU with products of bfloat16 trains with them
 manuals=(--task causal-lm --data manuals "${outside[@]}" $float32 length_multiples=1 test_examples=50 vocabulary=2000 batch_tokens=4096 layers=4)
@@ -233,7 +233,9 @@ if [[ $wanted == reference* || -z $wanted ]]; then
         models "$encoding" "$seeds" "$encoding" "${manuals[@]}" train_length=256
       done <<<"${encodings//,/$'\n'}"
     done
-    kept passkey "$encodings" "" --task passkey --preset quick layers=4 "${outside[@]}" $float32 --seeds 1,2,3,4,5 test_examples=300
+    for encoding in ${encodings//,/ }; do
+      kept passkey "$encoding" "" --task passkey --preset quick layers=4 "${outside[@]}" $float32 --seeds 1,2,3,4,5 test_examples=300
+    done
     # One model at a time, so that they do not share the cores.
     kept costs "$encodings" "" "${manuals[@]}" train_length=256 --seeds 1,2,3 epochs=0.02 --jobs 1
   done
