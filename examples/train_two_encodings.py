@@ -35,7 +35,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         results = compare(make_config(settings=SETTINGS), run, stage=print)
-        assert results is not None  # only under torchrun, in all processes but the first
+        assert results is not None  # None: under torchrun, in all processes but the first
         size = (run / "report.html").stat().st_size
         print(f"report.html, with curves and attention maps: {size / 2**20:.1f} MiB")
     print(f"\n{'encoding':12} {'steps':>6} {'loss':>6} {'perplexity x1':>14} {'x4':>6}")
